@@ -1,0 +1,48 @@
+# Every target makes and refreshes .venv itself; Python 3.11 or newer and make are all it needs.
+# Paths are relative: the folder's own name may hold spaces.
+SHELL := /bin/sh
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+PY := .venv/bin/python
+ENV := .venv/.made
+
+.PHONY: demo test check format bench lock clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | sort
+
+$(ENV): pyproject.toml requirements/dev.txt
+	@test -n "$(PYTHON)" || { echo "homeport needs Python 3.11 or newer; none was found (set PYTHON=...)" >&2; exit 1; }
+	@echo "making .venv with $(PYTHON) ..." >&2
+	@$(PYTHON) -m venv .venv
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(ENV)
+
+demo: $(ENV) ## router, three emulated replicas and a synthetic agent load on this machine
+	@$(PY) -m router.cli demo $(ARGS)
+
+test: $(ENV) ## every test but the slow sets
+	$(PY) -m pytest
+
+check: $(ENV) ## format, lint, types, import contracts
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+
+format: $(ENV) ## rewrite the sources in the house format
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+bench: $(ENV) ## measure the front door against HAProxy and direct, as ratios
+	$(PY) -m bench $(ARGS)
+
+lock: $(ENV) ## resolve the locked, hashed requirement files anew
+	$(PY) -m pip install --quiet uv
+	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml -o requirements/serve.txt
+	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml --group dev -o requirements/dev.txt
+
+clean: ## remove .venv and caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Bytes in, numbers out: canonical parts, segments, chains and rendezvous ranks."""

@@ -1,0 +1,1 @@
+"""What runs behind the front door: engines, their hardware and their launch."""

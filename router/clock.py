@@ -1,0 +1,26 @@
+"""The clock of the front door: seconds that never go back, read in one place."""
+
+from __future__ import annotations
+
+import time
+
+
+def now_s() -> float:
+    """Monotonic seconds; only differences mean anything."""
+    return time.monotonic()
+
+
+class ManualClock:
+    """A clock for tests and replays that moves only when told to."""
+
+    def __init__(self, start_s: float = 0.0) -> None:
+        self._now_s = start_s
+
+    def __call__(self) -> float:
+        """The current time, in seconds."""
+        return self._now_s
+
+    def advance(self, by_s: float) -> None:
+        """Move forward; a negative step is a fault of the caller."""
+        assert by_s >= 0.0, by_s
+        self._now_s += by_s

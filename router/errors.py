@@ -1,0 +1,137 @@
+"""Errors of the front door, one tree.
+
+::
+
+    RouterError
+      ClientError          bad-request, unknown-path, method-not-allowed, bad-content-type,
+                           too-large, headers-too-large, unauthorized, upgrade-refused
+      Refused              no-replica-ready, saturated, shutting-down
+      UpstreamError
+        ConnectFailed      connect-failed, connect-timeout
+        FirstEventTimeout  first-event-timeout
+        StreamStalled      stream-stalled
+        UpstreamProtocol   bad-upstream-response, stream-cut
+        UpstreamStatus     upstream-status: the replica's own answer, relayed unchanged
+    ConfigError            exit 2: names the field, the value and its source
+
+A client that goes away is an outcome (``client-gone``), not an error. A class exists only where
+some code catches it apart; otherwise a new ``code`` on an existing class is enough. Every code has
+a row in ``docs/errors.md``, which a test compares with :data:`CODES`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class Side(StrEnum):
+    """Who has to act on an error."""
+
+    CLIENT = "client"
+    UPSTREAM = "upstream"
+    ROUTER = "router"
+
+
+class Retry(StrEnum):
+    """Whether the front door itself may try the request again before the first event."""
+
+    NEVER = "never"
+    OTHER_REPLICA = "other-replica"
+    SAME_OR_OTHER = "same-or-other"
+
+
+class RouterError(Exception):
+    """An error with a stable code that a client can be shown.
+
+    ``code`` is kebab-case and never changes its meaning: metric label, log field and the
+    ``x-homeport-error`` header. ``message`` is for the person who reads it: what happened, which
+    value, what to do. ``retry_after_s`` is set where waiting helps.
+    """
+
+    side: Side = Side.ROUTER
+    retry: Retry = Retry.NEVER
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        http_status: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.http_status = CODES[code] if http_status is None else http_status
+        self.retry_after_s = retry_after_s
+
+
+class ClientError(RouterError):
+    """The request cannot be served as it was sent; sending it again does not help."""
+
+    side = Side.CLIENT
+
+
+class Refused(RouterError):
+    """No replica can take the request now; ``retry_after_s`` says when to come back."""
+
+    side = Side.ROUTER
+
+
+class UpstreamError(RouterError):
+    """A replica failed this request."""
+
+    side = Side.UPSTREAM
+    retry = Retry.OTHER_REPLICA
+
+
+class ConnectFailed(UpstreamError):
+    """The replica could not be reached, or reset a new connection before any byte."""
+
+
+class FirstEventTimeout(UpstreamError):
+    """The replica took the request and sent no event in time; it may have started."""
+
+
+class StreamStalled(UpstreamError):
+    """The stream had begun and then sent nothing for too long."""
+
+    retry = Retry.NEVER
+
+
+class UpstreamProtocol(UpstreamError):
+    """The replica answered something that is not HTTP, or cut its answer off."""
+
+
+class UpstreamStatus(UpstreamError):
+    """The replica answered an error of its own, as a status or as the first event."""
+
+
+class ConfigError(Exception):
+    """A setting is unknown or impossible; the message names field, value and source."""
+
+
+CODES: Final[dict[str, int]] = {
+    "bad-request": 400,
+    "bad-content-type": 415,
+    "unauthorized": 401,
+    "unknown-path": 404,
+    "method-not-allowed": 405,
+    "request-timeout": 408,
+    "too-large": 413,
+    "headers-too-large": 431,
+    "upgrade-refused": 400,
+    "no-replica-ready": 503,
+    "saturated": 503,
+    "shutting-down": 503,
+    "connect-failed": 502,
+    "connect-timeout": 504,
+    "first-event-timeout": 504,
+    "stream-stalled": 504,
+    "bad-upstream-response": 502,
+    "stream-cut": 502,
+    "upstream-status": 502,
+    "internal": 500,
+}
+"""Every stable code and the HTTP status it is answered with (before the first event)."""
