@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 class RouteRequest:
     """One request as a policy sees it; tokens are the router's estimates.
 
-    ``home_id`` is the replica the session is pinned to, None for a new session. ``session_inflight``
+    ``home_id`` is the replica the session is pinned to, None for a new session; ``home_age_s`` says
+    for how long. ``session_inflight``
     counts the session's requests already in flight at its home. ``cached_tokens`` maps each replica
     that probably holds a part of the prompt to the tokens it holds, never more than
-    ``prompt_tokens - 1``. ``serial`` grows by one with each decision. ``tried`` names the replicas
-    that already failed this request.
+    ``prompt_tokens - 1``. ``serial`` grows by one with each decision.
     """
 
     session_key: str
@@ -30,6 +30,7 @@ class RouteRequest:
     output_tokens: int
     serial: int
     home_id: str | None
+    home_age_s: float
     session_inflight: int
     is_auxiliary: bool
     cached_tokens: Mapping[str, int]

@@ -1,0 +1,132 @@
+"""Named profiles: everything the engine model needs to know about one replica's configuration.
+
+Each is derived from the facts and formulas beside it for Kimi K2.6 with its DFlash drafter, at the
+stated memory fraction and host tier; no profile has a number of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from replica.hardware.gpus import gpu_named
+from replica.hardware.memory import (
+    PAGE_TOKENS,
+    capacity_tokens,
+    host_load_s_per_token,
+    host_tokens,
+)
+from replica.hardware.models import KIMI_K26, KvDtype, Model
+from replica.hardware.steps import StepTimes, step_times
+
+MEM_FRACTION: Final = 0.90
+"""Share of usable memory for weights and KV: between the 0.85 of SGLang's test and untried 0.92."""
+
+HOST_GB_PER_RANK: Final = 240.0
+"""Host tier a rank: a host with 1 TB for one TP4 replica."""
+
+ACCEPT_LENGTH: Final = 5.84
+"""Tokens a verify step yields with a drafter tuned on coding traffic (published)."""
+
+
+@dataclass(slots=True, frozen=True)
+class EngineFacts:
+    """One replica as the engine model sees it.
+
+    Capacities are whole pages; ``host_capacity_tokens`` 0 means no host tier. ``verify_tokens`` is
+    the tokens a verify step checks; 1 means no drafter: plain decode steps of one token each.
+    ``accept_length`` lies within 1 and ``verify_tokens``.
+    """
+
+    name: str
+    gpu: str
+    tp: int
+    kv_dtype: KvDtype
+    capacity_tokens: int
+    host_capacity_tokens: int
+    host_load_s_per_token: float
+    times: StepTimes
+    page_tokens: int = PAGE_TOKENS
+    chunk_tokens: int = 8192
+    max_running_requests: int = 16
+    accept_length: float = ACCEPT_LENGTH
+    verify_tokens: int = 8
+    context_tokens_max: int = 262_144
+
+    def prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
+        """Seconds to prefill ``new_tokens`` behind ``cached_tokens``, in chunks, alone."""
+        return self.times.prompt_s(new_tokens, cached_tokens, chunk_tokens=self.chunk_tokens)
+
+    def step_s(self, batch: int, context_tokens: float) -> float:
+        """Seconds of one generation step: verify with a drafter, plain decode without."""
+        if self.verify_tokens == 1:
+            return self.times.decode_s(batch, context_tokens)
+        return self.times.verify_s(batch, context_tokens)
+
+
+def engine_facts(
+    *,
+    gpu_name: str,
+    tp: int,
+    kv_dtype: KvDtype,
+    model: Model = KIMI_K26,
+    mem_fraction: float = MEM_FRACTION,
+    host_gb_per_rank: float = HOST_GB_PER_RANK,
+    has_draft: bool = True,
+) -> EngineFacts:
+    """Derive the facts of one configuration.
+
+    Raises:
+        ValueError: the GPU or the step times are unknown, a number is out of range, or the pool
+            is too small for one page.
+    """
+    gpu = gpu_named(gpu_name)
+    capacity = capacity_tokens(
+        gpu, model, tp=tp, kv_dtype=kv_dtype, mem_fraction=mem_fraction, has_draft=has_draft
+    )
+    name = f"{gpu.name}-tp{tp}-{kv_dtype}"
+    if not capacity:
+        raise ValueError(
+            f"{name} leaves no room for KV at mem_fraction {mem_fraction}: "
+            "raise it, or use more or larger GPUs"
+        )
+    return EngineFacts(
+        name=name,
+        gpu=gpu.name,
+        tp=tp,
+        kv_dtype=kv_dtype,
+        capacity_tokens=capacity,
+        host_capacity_tokens=host_tokens(
+            model, kv_dtype=kv_dtype, host_gb_per_rank=host_gb_per_rank
+        ),
+        host_load_s_per_token=host_load_s_per_token(gpu, model, kv_dtype=kv_dtype),
+        times=step_times(gpu.name, tp, kv_dtype),
+        accept_length=ACCEPT_LENGTH if has_draft else 1.0,
+        verify_tokens=model.draft.block_tokens if has_draft else 1,
+        context_tokens_max=model.context_tokens_max,
+    )
+
+
+PROFILES: Final[dict[str, EngineFacts]] = {
+    facts.name: facts
+    for facts in (
+        engine_facts(gpu_name="b200", tp=4, kv_dtype=KvDtype.FP8),
+        engine_facts(gpu_name="b200", tp=4, kv_dtype=KvDtype.BF16),
+        engine_facts(gpu_name="b200", tp=8, kv_dtype=KvDtype.FP8),
+        engine_facts(gpu_name="b300", tp=4, kv_dtype=KvDtype.FP8),
+        engine_facts(gpu_name="b300", tp=8, kv_dtype=KvDtype.FP8),
+    )
+}
+"""The named profiles, at :data:`MEM_FRACTION` and :data:`HOST_GB_PER_RANK`."""
+
+
+def profile_named(name: str) -> EngineFacts:
+    """The profile of this name.
+
+    Raises:
+        ValueError: the name is unknown; the message lists the known ones.
+    """
+    facts = PROFILES.get(name)
+    if facts is None:
+        raise ValueError(f"unknown profile {name!r}: known are {', '.join(sorted(PROFILES))}")
+    return facts

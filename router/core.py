@@ -1,0 +1,383 @@
+"""The router's core: told what happened and when, it answers what to do. No I/O, no clock.
+
+The edge drives it over sockets, the simulator in virtual time. A request is one ticket: ``arrive``
+decides and enters it in the ledger in one step, ``retry`` moves it before its first event,
+``began`` and ``finish`` tell how it went. Every ticket is finished exactly once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from router.errors import ConnectFailed, Refused, UpstreamStatus
+from router.policy.view import Price, RouteRequest
+from router.state.estimate import Estimate, EstimateParameters, estimate
+from router.state.fleet import Fleet
+from router.state.health import Event, State
+from router.state.history import History, Outcome, RequestRecord
+from router.state.ledger import Ledger
+from router.state.members import Members
+from router.state.pins import Pins
+from router.state.prefix_index import PrefixIndex
+from router.state.rates import TokenRatio
+from router.state.tails import Tails
+
+if TYPE_CHECKING:
+    import random
+
+    from router.dialect.base import PromptFacts, Usage
+    from router.errors import RouterError, UpstreamError
+    from router.policy.view import Policy, Ranking
+    from router.state.fleet import Replica
+    from router.state.ledger import Entry
+    from router.state.pins import Pin
+
+_FREE: Final = Price()
+_AWAY: Final = frozenset({"split", "branch"})
+"""Reasons to serve one request of a session elsewhere while its home stays."""
+
+_NOT_READY_RETRY_S: Final = 2.0
+"""Two rounds of probes."""
+
+
+@dataclass(slots=True, frozen=True)
+class CoreParameters:
+    """Bounds and constants of the core.
+
+    ``inflight_max`` limits each replica that states no limit of its own. ``away_max`` branch
+    requests of a session in a row that are served by one other replica make that its home.
+    ``live_s`` and ``pin_ttl_s``: how long an idle session counts as live, and is remembered.
+    """
+
+    inflight_max: int | None = None
+    away_max: int = 3
+    live_s: float = 600.0
+    pin_ttl_s: float = 14_400.0
+    pins_max: int = 200_000
+    estimate: EstimateParameters = field(default_factory=EstimateParameters)
+
+
+@dataclass(slots=True)
+class Ticket:
+    """One placed request, from ``arrive`` to ``finish``; drivers only read it."""
+
+    record: RequestRecord
+    facts: PromptFacts
+    request: RouteRequest
+    entry: Entry
+    continues: bool
+    host: str = ""
+    port: int = 0
+    tried: list[str] = field(default_factory=list)
+    is_over: bool = False
+
+    @property
+    def replica_id(self) -> str:
+        """Where the request is now; a retry changes it."""
+        return self.record.replica_id
+
+    @property
+    def reason(self) -> str:
+        """Why it is there, in one word."""
+        return self.record.reason
+
+    @property
+    def price(self) -> Price:
+        """What this choice costs."""
+        return self.record.prices.get(self.record.replica_id, _FREE)
+
+    @property
+    def session_key(self) -> str:
+        """Whose request it is."""
+        return self.record.session_key
+
+    @property
+    def cached_tokens(self) -> int:
+        """How much of the prompt the replica is expected to hold."""
+        return self.record.predicted_cached_tokens
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The prompt's estimated size."""
+        return self.record.prompt_tokens
+
+    @property
+    def n_tries(self) -> int:
+        """Replicas it was sent to, the present one included."""
+        return self.record.n_tries
+
+
+class RouterCore:
+    """Everything the router knows and decides."""
+
+    def __init__(
+        self, policy: Policy, dice: random.Random, parameters: CoreParameters | None = None
+    ) -> None:
+        self._p = parameters or CoreParameters()
+        self._policy = policy
+        self._dice = dice
+        self._serial = 0
+        self.ledger = Ledger()
+        self.pins = Pins(live_s=self._p.live_s, ttl_s=self._p.pin_ttl_s, pins_max=self._p.pins_max)
+        self.fleet = Fleet(self.ledger, self.pins, inflight_max=self._p.inflight_max)
+        self.index = PrefixIndex()
+        self.ratio = TokenRatio()
+        self.members = Members(self.fleet, self.index, self.ratio)
+        self.tails = Tails()
+        self.history = History()
+
+    def tick(self, now_s: float) -> list[str]:
+        """Let time pass: pins age, leases end. Answers the replicas whose lease ran out."""
+        self.pins.expire(now_s)
+        return self.members.expire(now_s)
+
+    @property
+    def is_ready(self) -> bool:
+        """Some replica may take a request."""
+        return self.fleet.is_ready
+
+    def models(self) -> list[str]:
+        """The models served by the replicas, each once."""
+        return sorted({model for r in self.fleet.replicas() for model in r.models})
+
+    def arrive(self, facts: PromptFacts, now_s: float) -> Ticket:
+        """Decide where a request goes and enter it as dispatched there.
+
+        Raises:
+            Refused: no replica may take it (``no-replica-ready``), or all are at their limit
+                (``saturated``, with the time after which one is expected to be free).
+        """
+        view = self.fleet.view()
+        if not view.candidates:
+            raise self._refusal()
+        self._serial += 1
+        key = self._session_key(facts)
+        pin = self.pins.get(key)
+        request, guess = self._route_request(facts, key, pin, now_s)
+        ranking = self._policy.rank(request, view, self._dice)
+        record = RequestRecord(
+            session_key=key,
+            session_source=facts.session_source.value,
+            dialect=facts.dialect,
+            model=facts.model,
+            is_stream=facts.is_stream,
+            reason=ranking.reason,
+            arrived_s=now_s,
+            prompt_tokens=guess.prompt_tokens,
+        )
+        entry = self._place(request, record, ranking, None)
+        ticket = Ticket(record, facts, request, entry, guess.continues)
+        self._address(ticket)
+        self._bind(ticket, now_s)
+        if record.reason == "split":
+            self.history.totals.splits += 1
+        self.history.add(record)
+        return ticket
+
+    def retry(self, ticket: Ticket, error: UpstreamError, now_s: float) -> bool:
+        """A placed request failed before its first event: place it anew on a replica not yet tried.
+
+        Answers False if there is none; the ticket is then still open and to be finished.
+        """
+        self._blame(ticket.replica_id, error, now_s)
+        ticket.tried.append(ticket.replica_id)
+        view = self.fleet.view(ticket.tried)
+        if not view.candidates:
+            return False
+        request, record = ticket.request, ticket.record
+        request.session_inflight = 0
+        ranking = self._policy.rank(request, view, self._dice)
+        record.n_tries += 1
+        record.reason = "retry"
+        self._place(request, record, ranking, ticket.entry)
+        self._address(ticket)
+        pin = self.pins.get(record.session_key)
+        if pin is not None and pin.home_id in ticket.tried:
+            self._bind(ticket, now_s)
+        return True
+
+    def _address(self, ticket: Ticket) -> None:
+        spec = self._replica(ticket.replica_id).spec
+        ticket.host, ticket.port = spec.host, spec.port
+
+    def began(self, ticket: Ticket, now_s: float) -> None:
+        """The first model event came: the prompt is computed, and cached where it was computed."""
+        if ticket.is_over or ticket.record.began_s is not None:
+            return
+        ticket.record.began_s = now_s
+        self.ledger.began(ticket.entry)
+        self.index.hold(ticket.replica_id, ticket.facts.chain, ticket.facts.ends_bytes)
+        self.members.heard(ticket.replica_id, Event.REQUEST_OK, now_s)
+
+    def finish(
+        self,
+        ticket: Ticket,
+        outcome: Outcome,
+        now_s: float,
+        *,
+        usage: Usage | None = None,
+        error: RouterError | None = None,
+    ) -> RequestRecord:
+        """The request is over; its ledger entry is released. Repeating it changes nothing."""
+        record = ticket.record
+        if ticket.is_over:
+            return record
+        ticket.is_over = True
+        self.ledger.close(ticket.entry)
+        record.outcome = outcome
+        record.ended_s = now_s
+        record.error_code = None if error is None else error.code
+        if usage is not None:
+            self._learn(ticket, usage)
+        if outcome is Outcome.FAILED and record.began_s is not None:
+            self.members.heard(ticket.replica_id, Event.REQUEST_FAILED, now_s)
+        self._count(record)
+        return record
+
+    def _session_key(self, facts: PromptFacts) -> str:
+        if facts.session_source != "chain":
+            return facts.session_key
+        return self.tails.find(facts.chain, facts.head_segments) or facts.session_key
+
+    def _route_request(
+        self, facts: PromptFacts, key: str, pin: Pin | None, now_s: float
+    ) -> tuple[RouteRequest, Estimate]:
+        held = self.index.match(facts.chain)
+        guess = estimate(facts, pin, held, self.ratio, self._p.estimate)
+        home_id = None if pin is None else pin.home_id
+        request = RouteRequest(
+            session_key=key,
+            prompt_tokens=guess.prompt_tokens,
+            output_tokens=guess.output_tokens,
+            serial=self._serial,
+            home_id=home_id,
+            home_age_s=0.0 if pin is None else now_s - pin.homed_s,
+            session_inflight=0 if home_id is None else self.ledger.session_inflight(key, home_id),
+            is_auxiliary=guess.is_auxiliary,
+            cached_tokens=guess.cached_tokens,
+        )
+        return request, guess
+
+    def _place(
+        self, request: RouteRequest, record: RequestRecord, ranking: Ranking, entry: Entry | None
+    ) -> Entry:
+        """Enter a ranking's first replica in the record and in the ledger."""
+        replica = self._replica(ranking.ranked[0])
+        record.replica_id = replica.replica_id
+        record.ranked, record.prices = ranking.ranked, ranking.prices
+        cached = request.cached_tokens.get(replica.replica_id, 0)
+        record.predicted_cached_tokens = cached
+        prefill_s = replica.prefill_s(request.prompt_tokens - cached, cached)
+        if entry is not None:
+            self.ledger.move(entry, replica.replica_id, prefill_s=prefill_s)
+            return entry
+        tokens = request.prompt_tokens + request.output_tokens
+        return self.ledger.open(
+            replica.replica_id, record.session_key, tokens=tokens, prefill_s=prefill_s
+        )
+
+    def _bind(self, ticket: Ticket, now_s: float) -> None:
+        """Touch the session's pin; its home changes if this decision says so."""
+        record, request = ticket.record, ticket.request
+        if record.reason == "auxiliary":
+            return
+        pin = self.pins.get(record.session_key)
+        chosen = record.replica_id
+        home_id = chosen if pin is None else self._home_after(pin, ticket)
+        tokens = request.prompt_tokens + request.output_tokens
+        if pin is not None and not ticket.continues:
+            tokens = max(tokens, pin.tokens)
+        if pin is not None and home_id != pin.home_id:
+            if record.reason == "move":
+                self.history.totals.moves += 1
+            else:
+                self.history.totals.rehomes += 1
+        pin = self.pins.touch(record.session_key, home_id, now_s, tokens=tokens)
+        if pin.n_requests == 0:
+            pin.source = record.session_source
+            pin.parent_key = ticket.facts.parent_key
+        pin.n_requests += 1
+
+    def _home_after(self, pin: Pin, ticket: Ticket) -> str:
+        """A session's home after a decision for one of its requests."""
+        chosen = ticket.replica_id
+        home = self.fleet.get(pin.home_id)
+        is_away = ticket.record.reason in _AWAY and chosen != pin.home_id
+        if not is_away or home is None or home.state in (State.DOWN, State.DRAINING):
+            pin.away_count = 0
+            return chosen
+        pin.away_count = pin.away_count + 1 if pin.away_id == chosen else 1
+        pin.away_id = chosen
+        if ticket.record.reason == "branch" and pin.away_count >= self._p.away_max:
+            # What is left of the session goes on over there (a compaction, a taken-over branch).
+            pin.away_count = 0
+            return chosen
+        return pin.home_id
+
+    def _learn(self, ticket: Ticket, usage: Usage) -> None:
+        """An engine reported its counts: correct the ratio, the pin and the session's tail."""
+        record, facts = ticket.record, ticket.facts
+        record.reported_prompt_tokens = usage.prompt_tokens
+        record.reported_cached_tokens = usage.cached_tokens
+        record.output_tokens = usage.output_tokens
+        self.ratio.learn(
+            facts.model,
+            facts.dialect,
+            prompt_bytes=facts.prompt_bytes,
+            prompt_tokens=usage.prompt_tokens,
+        )
+        pin = self.pins.get(record.session_key)
+        if pin is None or record.reason == "auxiliary" or not facts.chain:
+            return
+        is_branch = not ticket.continues and pin.prompt_tokens > usage.prompt_tokens
+        if is_branch and record.replica_id != pin.home_id:
+            return
+        self.tails.move(pin.key, pin.tail, facts.chain[-1])
+        pin.tail, pin.tail_segments = facts.chain[-1], len(facts.chain)
+        pin.prompt_bytes, pin.prompt_tokens = facts.prompt_bytes, usage.prompt_tokens
+        pin.output_tokens = usage.output_tokens
+
+    def _count(self, record: RequestRecord) -> None:
+        self.history.ended(record)
+        replica = self.fleet.get(record.replica_id)
+        if replica is None:
+            return
+        counters = replica.counters
+        counters.requests += 1
+        counters.prompt_tokens += record.reported_prompt_tokens or 0
+        counters.cached_tokens += record.reported_cached_tokens or 0
+
+    def _blame(self, replica_id: str, error: UpstreamError, now_s: float) -> None:
+        """A replica failed a request. Being full is no fault of its health."""
+        replica = self.fleet.get(replica_id)
+        if replica is None:
+            return
+        replica.counters.failures += 1
+        if isinstance(error, ConnectFailed):
+            self.members.heard(replica_id, Event.CONNECT_FAILED, now_s)
+        elif not isinstance(error, UpstreamStatus):
+            self.members.heard(replica_id, Event.REQUEST_FAILED, now_s)
+
+    def _replica(self, replica_id: str) -> Replica:
+        replica = self.fleet.get(replica_id)
+        assert replica is not None, f"the policy named {replica_id!r}, which is no candidate"
+        return replica
+
+    def _refusal(self) -> Refused:
+        """Why nobody may take a request, and when to come back."""
+        if not self.fleet.is_ready:
+            known = len(self.fleet)
+            return Refused(
+                "no-replica-ready",
+                f"none of the {known} replicas this router knows is ready; try again shortly"
+                if known
+                else "this router knows no replica; start one and register it, or name it with --replica",
+                retry_after_s=_NOT_READY_RETRY_S,
+            )
+        backlog_s = min(r.backlog_s for r in self.fleet.replicas() if r.state is State.READY)
+        return Refused(
+            "saturated",
+            "every replica is at its limit of requests in flight; try again after the time in Retry-After",
+            retry_after_s=max(1.0, backlog_s),
+        )

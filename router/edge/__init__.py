@@ -1,0 +1,1 @@
+"""The data plane: clients and replicas over sockets, driven by the core's decisions."""

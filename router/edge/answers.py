@@ -1,0 +1,119 @@
+"""The heads the router writes: for its own answers and for those of a replica."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from router.framing.writing import HOP_BY_HOP, clean, end_to_end, lines, status_line
+
+if TYPE_CHECKING:
+    from router.core import Ticket
+    from router.errors import RouterError
+    from router.framing.events import HeaderList
+
+JSON: Final = b"content-type: application/json\r\n"
+REQUEST_ID: Final = b"x-request-id"
+_REQUEST_ID_BYTES_MAX: Final = 128
+
+_NOT_FORWARDED: Final = HOP_BY_HOP | {
+    b"accept-encoding",  # a compressed answer would blind the tap
+    b"content-length",
+    b"expect",
+    b"host",
+    REQUEST_ID,
+}
+_OURS: Final = (
+    b"x-homeport-replica",
+    b"x-homeport-reason",
+    b"x-homeport-price",
+    b"x-homeport-cached-tokens",
+    b"x-homeport-error",
+)
+_NOT_RELAYED: Final = HOP_BY_HOP | {b"content-length", REQUEST_ID, *_OURS}
+
+
+def request_id(headers: HeaderList) -> str | None:
+    """The id the client gave its request, if it is printable and short enough to be passed on."""
+    for name, value in headers:
+        if name == REQUEST_ID:
+            if not 0 < len(value) <= _REQUEST_ID_BYTES_MAX or not value.isascii():
+                return None
+            text = value.decode("ascii")
+            return text if text.isprintable() else None
+    return None
+
+
+def forwarded_fields(headers: HeaderList, *, body_bytes: int, request_id: str) -> bytes:
+    """The header lines a replica gets, without Host and the blank line."""
+    return b"%bcontent-length: %d\r\nx-request-id: %b\r\n" % (
+        lines(end_to_end(headers, _NOT_FORWARDED)),
+        body_bytes,
+        request_id.encode("ascii"),
+    )
+
+
+def request_head(method: bytes, target: bytes, host: str, port: int, fields: bytes) -> bytes:
+    """A whole request head for one replica; ``host`` may be an IPv6 address."""
+    name = f"[{host}]" if ":" in host else host
+    return b"%b %b HTTP/1.1\r\nhost: %b:%d\r\n%b\r\n" % (method, target, clean(name), port, fields)
+
+
+def placement_fields(ticket: Ticket, request_id: str) -> bytes:
+    """Where a request went and why, as header lines."""
+    price = ticket.price
+    return (
+        b"x-homeport-replica: %b\r\n"
+        b"x-homeport-reason: %b\r\n"
+        b"x-homeport-price: wait=%.3f prefill=%.3f interference=%.3f pressure=%.3f\r\n"
+        b"x-homeport-cached-tokens: %d\r\n"
+        b"x-request-id: %b\r\n"
+        % (
+            clean(ticket.replica_id),
+            clean(ticket.reason),
+            price.wait_s,
+            price.prefill_s,
+            price.interference_s,
+            price.pressure_s,
+            ticket.cached_tokens,
+            request_id.encode("ascii"),
+        )
+    )
+
+
+def relayed_fields(status: int, headers: HeaderList, ticket: Ticket, request_id: str) -> bytes:
+    """Status line and header lines of a replica's answer, without framing and blank line."""
+    return b"".join(
+        (
+            status_line(status),
+            lines(end_to_end(headers, _NOT_RELAYED)),
+            placement_fields(ticket, request_id),
+        )
+    )
+
+
+def waiting_fields(ticket: Ticket, request_id: str) -> bytes:
+    """The head of a stream whose first event has not come yet."""
+    return b"".join(
+        (
+            status_line(200),
+            b"content-type: text/event-stream\r\ncache-control: no-cache\r\n",
+            placement_fields(ticket, request_id),
+        )
+    )
+
+
+def error_fields(error: RouterError, request_id: str, placement: bytes = b"") -> bytes:
+    """Status line and header lines of an error of the router's own."""
+    retry = b""
+    if error.retry_after_s is not None:
+        retry = b"retry-after: %d\r\n" % max(0, math.ceil(error.retry_after_s))
+    return b"".join(
+        (
+            status_line(error.http_status),
+            JSON,
+            b"x-homeport-error: %b\r\n" % clean(error.code),
+            retry,
+            placement or b"x-request-id: %b\r\n" % request_id.encode("ascii"),
+        )
+    )

@@ -1,0 +1,59 @@
+"""What every connection of one front door shares."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from router.core import RouterCore
+    from router.dialect.base import Dialect
+    from router.edge.limits import EdgeLimits
+    from router.edge.upstream import UpstreamPool
+    from router.state.history import RequestRecord
+
+
+class Observer(Protocol):
+    """Told of each request once it is over: metrics and the access log."""
+
+    def finished(self, record: RequestRecord) -> None:
+        """A request that was placed has ended."""
+
+    def turned_away(self, *, code: str, dialect: str, target: str) -> None:
+        """The router answered a request itself, without placing it."""
+
+
+class Sweepable(Protocol):
+    """A connection whose time-outs the front door's one timer looks after."""
+
+    def sweep(self, now_s: float) -> None:
+        """Act on what has taken too long."""
+
+    def drain(self) -> None:
+        """Close now if idle, else after the answer that is owed."""
+
+    def abort(self) -> None:
+        """Close at once, whatever is unsent."""
+
+
+def new_request_id() -> str:
+    """A fresh id of 32 hex digits: SGLang aborts by prefix, so all ids have one length."""
+    return os.urandom(16).hex()
+
+
+@dataclass(slots=True)
+class Door:
+    """The front door's shared parts; ``connections`` are the clients' live ones."""
+
+    core: RouterCore
+    dialects: Mapping[str, Dialect]
+    limits: EdgeLimits
+    observer: Observer
+    now_s: Callable[[], float]
+    pool: UpstreamPool
+    new_id: Callable[[], str] = new_request_id
+    connections: set[Sweepable] = field(default_factory=set)
+    is_draining: bool = False

@@ -1,0 +1,49 @@
+"""Every bound of the data plane, with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, frozen=True)
+class EdgeLimits:
+    """Bounds of the front door. Sizes in bytes, times in seconds.
+
+    Client side: ``request_read_s`` is the time a request may take to arrive, longer by one second
+    for each ``request_bytes_per_s`` received; ``client_idle_s`` closes an idle connection;
+    ``pipelined_bytes_max`` is what a client may send ahead while its request runs.
+
+    Replica side: ``first_event_s`` bounds the wait for the first event of a stream, ``answer_s``
+    the wait for a whole answer that is not streamed. ``upstream_reuse_s`` is under the keep-alive
+    of SGLang (5 s), so that a reused connection is rarely one that is just being closed.
+
+    Answers: the head of a stream is held until its first event, at most ``head_hold_s``, then
+    comments are sent each ``heartbeat_s`` (agents give up after 300 s without a byte). An answer
+    that is not streamed is held up to ``body_hold_bytes_max``, so that it can be tried again.
+
+    ``is_started_repeated``: repeat a generation that may have started (time-out or cut before its
+    first event). Generations have no side effects, so this only costs the engine's work.
+    """
+
+    body_bytes_max: int = 64 * 1024 * 1024
+    header_bytes_max: int = 64 * 1024
+    connections_max: int = 10_000
+    pipelined_bytes_max: int = 4 * 1024 * 1024
+    write_high_bytes: int = 256 * 1024
+    write_low_bytes: int = 64 * 1024
+    body_hold_bytes_max: int = 1024 * 1024
+    upstream_idle_connections_max: int = 64
+    connect_s: float = 2.0
+    first_event_s: float = 600.0
+    answer_s: float = 3600.0
+    head_hold_s: float = 60.0
+    heartbeat_s: float = 15.0
+    stream_idle_s: float = 300.0
+    request_read_s: float = 60.0
+    request_bytes_per_s: int = 16 * 1024
+    client_idle_s: float = 75.0
+    upstream_reuse_s: float = 3.0
+    close_s: float = 5.0
+    sweep_s: float = 0.25
+    drain_s: float = 300.0
+    is_started_repeated: bool = True

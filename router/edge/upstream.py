@@ -1,0 +1,230 @@
+"""Connections to replicas: one protocol, and the pool that keeps them for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Protocol, cast
+
+from typing_extensions import override
+
+from router.errors import ConnectFailed
+from router.framing.responses import ResponseParser
+from router.tasks import spawn
+
+if TYPE_CHECKING:
+    from router.edge.limits import EdgeLimits
+    from router.framing.events import ResponseEvent
+
+
+class Receiver(Protocol):
+    """Who waits for an answer: one exchange."""
+
+    def connected(self, connection: UpstreamConnection) -> None:
+        """The connection asked for is there."""
+
+    def connect_failed(self, error: ConnectFailed) -> None:
+        """It could not be made in time."""
+
+    def on_read(self, events: list[ResponseEvent]) -> None:
+        """What one read from the replica brought; never empty."""
+
+    def on_lost(self) -> None:
+        """The connection is gone, without any fault in what it brought so far."""
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One connection to a replica; carries one exchange at a time."""
+
+    __slots__ = (
+        "_parser",
+        "_pool",
+        "_receiver",
+        "_transport",
+        "_was_early",
+        "host",
+        "idle_since_s",
+        "is_reused",
+        "port",
+    )
+
+    def __init__(self, pool: UpstreamPool, host: str, port: int) -> None:
+        self._pool = pool
+        self.host = host
+        self.port = port
+        self.is_reused = False
+        self.idle_since_s = 0.0
+        self._was_early = False
+        self._receiver: Receiver | None = None
+        self._transport: asyncio.Transport | None = None
+        self._parser = ResponseParser(header_bytes_max=pool.limits.header_bytes_max)
+
+    # Used by the exchange
+
+    def send(self, receiver: Receiver, head: bytes, body: bytes) -> None:
+        """Send a request and hand its answer to ``receiver`` until :meth:`release`."""
+        assert self._receiver is None
+        self._receiver = receiver
+        self._was_early = False
+        self._parser.start()
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.writelines((head, body))
+
+    @property
+    def has_answered(self) -> bool:
+        """A byte of the present answer has come."""
+        return self._parser.has_bytes
+
+    def release(self, now_s: float) -> None:
+        """The exchange is over: keep the connection if the answer leaves it usable."""
+        self._receiver = None
+        transport = self._transport
+        if (
+            transport is None
+            or transport.is_closing()
+            or self._was_early
+            or not self._parser.can_reuse
+            or not self._pool.keep(self, now_s)
+        ):
+            self.abort()
+
+    def pause(self) -> None:
+        """Stop reading: the client is slower than the replica."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def abort(self) -> None:
+        """Close at once: the replica stops working on what was sent."""
+        self._receiver = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def is_usable(self) -> bool:
+        """Open, as far as is known."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    # Called by the loop
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The loop: connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        limits = self._pool.limits
+        self._transport.set_write_buffer_limits(limits.write_high_bytes, limits.write_low_bytes)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        """The loop: bytes of an answer, or bytes nobody asked for."""
+        receiver = self._receiver
+        if receiver is None:
+            self.abort()
+            return
+        transport = self._transport
+        if not self._was_early and transport is not None and transport.get_write_buffer_size():
+            # Answered before the request was sent: the rest is never sent, nothing else fits here.
+            self._was_early = True
+        if events := self._parser.feed(data):
+            receiver.on_read(events)
+
+    @override
+    def eof_received(self) -> bool:
+        """The loop: the replica sends nothing more. Answers False: the transport closes."""
+        receiver = self._receiver
+        if receiver is not None and self._parser.has_bytes and (events := self._parser.feed_eof()):
+            receiver.on_read(events)
+        return False
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The loop: closed, by either side."""
+        receiver, self._receiver = self._receiver, None
+        self._transport = None
+        self._pool.forget(self)
+        self._parser.close()
+        if receiver is not None:
+            receiver.on_lost()
+
+
+class UpstreamPool:
+    """Idle connections by replica, the latest first; kept under the replica's own keep-alive."""
+
+    def __init__(self, limits: EdgeLimits) -> None:
+        self.limits = limits
+        self._idle: dict[tuple[str, int], list[UpstreamConnection]] = {}
+
+    def take(self, host: str, port: int, now_s: float) -> UpstreamConnection | None:
+        """The connection that was used last, None if none is fresh enough."""
+        idle = self._idle.get((host, port))
+        oldest_s = now_s - self.limits.upstream_reuse_s
+        while idle:
+            connection = idle.pop()
+            if connection.idle_since_s >= oldest_s and connection.is_usable:
+                connection.is_reused = True
+                return connection
+            connection.abort()
+        return None
+
+    def keep(self, connection: UpstreamConnection, now_s: float) -> bool:
+        """Keep an idle connection for the next request; False if there are enough."""
+        idle = self._idle.setdefault((connection.host, connection.port), [])
+        if len(idle) >= self.limits.upstream_idle_connections_max:
+            return False
+        connection.idle_since_s = now_s
+        idle.append(connection)
+        return True
+
+    def forget(self, connection: UpstreamConnection) -> None:
+        """A connection is gone."""
+        idle = self._idle.get((connection.host, connection.port))
+        if idle and connection in idle:
+            idle.remove(connection)
+
+    def connect(self, host: str, port: int, receiver: Receiver) -> asyncio.Task[None]:
+        """Open a connection and tell ``receiver``; cancelling the task gives it up."""
+        return spawn(self._connect(host, port, receiver), name=f"connect-{host}:{port}")
+
+    def sweep(self, now_s: float) -> None:
+        """Close what has been idle for too long; forget replicas without connections."""
+        oldest_s = now_s - self.limits.upstream_reuse_s
+        for key, idle in list(self._idle.items()):
+            stale = [connection for connection in idle if connection.idle_since_s < oldest_s]
+            for connection in stale:
+                idle.remove(connection)
+                connection.abort()
+            if not idle:
+                del self._idle[key]
+
+    def close(self) -> None:
+        """Close every idle connection."""
+        for idle in self._idle.values():
+            for connection in idle:
+                connection.abort()
+        self._idle.clear()
+
+    async def _connect(self, host: str, port: int, receiver: Receiver) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.limits.connect_s):
+                _, connection = await loop.create_connection(
+                    lambda: UpstreamConnection(self, host, port), host, port
+                )
+        except TimeoutError:
+            receiver.connect_failed(
+                ConnectFailed(
+                    "connect-timeout",
+                    f"No connection to {host}:{port} within {self.limits.connect_s:g} s.",
+                )
+            )
+        except (OSError, UnicodeError, socket.gaierror) as fault:
+            receiver.connect_failed(
+                ConnectFailed("connect-failed", f"No connection to {host}:{port}: {fault}.")
+            )
+        else:
+            receiver.connected(connection)

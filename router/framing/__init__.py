@@ -1,0 +1,1 @@
+"""HTTP/1.1 framing without I/O: bytes to events and back, on llhttp."""

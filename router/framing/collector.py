@@ -1,0 +1,103 @@
+"""What both directions of the framing share: collected headers, bounds and the one fault.
+
+llhttp decides what a message is. The callbacks here only append: an exception in one would end the
+parser in the middle of a read. llhttp has no limits of its own, so bytes and lines are counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import httptools
+
+from router.framing.events import FramingError
+
+if TYPE_CHECKING:
+    from router.framing.events import HeaderList
+
+Event = TypeVar("Event")
+
+HEADER_BYTES_MAX: Final = 64 * 1024
+HEADERS_MAX: Final = 256
+_LINE_EXTRA_BYTES: Final = 4  # colon, blank, CR and LF of a header line
+
+
+class Collector(Generic[Event]):
+    """Feeds llhttp and hands on what its callbacks collected."""
+
+    __slots__ = (
+        "_events",
+        "_failed_at",
+        "_head_bytes",
+        "_header_bytes_max",
+        "_headers",
+        "_headers_max",
+        "_in_head",
+        "_quiet_bytes",
+        "on_body",
+    )
+
+    def __init__(self, *, header_bytes_max: int, headers_max: int) -> None:
+        self._header_bytes_max = header_bytes_max
+        self._headers_max = headers_max
+        self._events: list[Event | bytes | FramingError] = []
+        self._failed_at = -1
+        self._headers: HeaderList = []
+        self._head_bytes = 0
+        self._quiet_bytes = 0
+        self._in_head = False
+        self.on_body = self._events.append  # llhttp's callback: one list, kept for the whole life
+
+    def on_message_begin(self) -> None:
+        """llhttp: the first byte of a message."""
+        self._headers = []
+        self._head_bytes = 0
+        self._in_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """llhttp: a header line, or a trailer once the body has begun; trailers are dropped."""
+        self._head_bytes += len(name) + len(value) + _LINE_EXTRA_BYTES
+        if self._in_head:
+            self._headers.append((name.lower(), value.rstrip(b" \t")))
+
+    @property
+    def has_failed(self) -> bool:
+        """A fault was answered; nothing is read any more."""
+        return self._failed_at >= 0
+
+    def _fail(self, code: str, message: str, status: int) -> None:
+        """Remember the first fault, behind the events that came before it."""
+        if self._failed_at < 0:
+            self._failed_at = len(self._events)
+            self._events.append(FramingError(code, message, status))
+
+    def _run(self, parser: httptools.HttpRequestParser | httptools.HttpResponseParser, data: bytes) -> str:
+        """Let llhttp read ``data``; answer what it refused, "" if nothing."""
+        self._quiet_bytes += len(data)
+        try:
+            parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            return "the connection was asked to change its protocol"
+        except httptools.HttpParserError as fault:
+            return str(fault)
+        return ""
+
+    @property
+    def _is_over_bounds(self) -> bool:
+        """The head (or the trailers, or bytes without any event) is larger than allowed."""
+        return (
+            self._head_bytes > self._header_bytes_max
+            or len(self._headers) > self._headers_max
+            or (not self._events and self._quiet_bytes > self._header_bytes_max)
+        )
+
+    def _drain(self) -> list[Event | bytes | FramingError]:
+        """The events of this read, up to and with the fault."""
+        events = self._events
+        if self._failed_at >= 0:
+            del events[self._failed_at + 1 :]
+        if events:
+            self._quiet_bytes = 0
+        out = events.copy()
+        events.clear()
+        return out

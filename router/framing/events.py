@@ -1,0 +1,81 @@
+"""What the parsers answer: the parts of a message, and the fault that ends a connection.
+
+A part of a body is plain ``bytes``: the most frequent event needs no object of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+HeaderList = list[tuple[bytes, bytes]]
+"""Header lines in order, names in lower case, values stripped of outer blanks."""
+
+
+@dataclass(slots=True)
+class RequestHead:
+    """The head of a request.
+
+    ``target`` is in origin form (path and query), also where the client sent the absolute form.
+    ``content_length`` is None where none was declared. ``http_version`` is "1.0" or "1.1".
+    """
+
+    method: bytes
+    target: bytes
+    headers: HeaderList
+    content_length: int | None
+    is_chunked: bool
+    keep_alive: bool
+    expects_continue: bool
+    http_version: str
+
+    @property
+    def path(self) -> bytes:
+        """The target without its query."""
+        return self.target.partition(b"?")[0]
+
+    @property
+    def has_body(self) -> bool:
+        """Body bytes follow this head."""
+        return self.is_chunked or bool(self.content_length)
+
+
+@dataclass(slots=True)
+class ResponseHead:
+    """The head of a final answer (status 200 and above).
+
+    ``is_eof_framed``: nothing but the end of the connection ends the body.
+    """
+
+    status: int
+    headers: HeaderList
+    content_length: int | None
+    is_chunked: bool
+    is_eof_framed: bool
+
+
+class MessageEnd:
+    """The message is whole."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True, frozen=True)
+class FramingError:
+    """The bytes are not a message that is served here; nothing after them is read.
+
+    ``code`` and ``status`` are those of ``router.errors``; ``message`` is for the person who sent
+    the bytes.
+    """
+
+    code: str
+    message: str
+    status: int
+
+
+MESSAGE_END: Final = MessageEnd()
+
+RequestMark = RequestHead | MessageEnd
+ResponseMark = ResponseHead | MessageEnd
+RequestEvent = RequestMark | bytes | FramingError
+ResponseEvent = ResponseMark | bytes | FramingError

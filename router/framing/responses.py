@@ -1,0 +1,158 @@
+"""The client's side of HTTP/1.1: bytes of a replica to events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import httptools
+from typing_extensions import override
+
+from router.framing.collector import HEADER_BYTES_MAX, HEADERS_MAX, Collector
+from router.framing.events import MESSAGE_END, ResponseHead, ResponseMark
+
+if TYPE_CHECKING:
+    from router.framing.events import ResponseEvent
+
+_CODE: Final = "bad-upstream-response"
+_STATUS: Final = 502
+_FINAL: Final = 200  # statuses below are interim
+_SWITCHING: Final = 101
+_BODILESS: Final = (204, 304)
+
+
+class ResponseParser(Collector[ResponseMark]):
+    """Reads the answers of one connection; :meth:`start` announces each.
+
+    Interim answers (1xx) are skipped. llhttp cannot be told that an answer to HEAD has no body, nor
+    that a connection has ended: both rules are here.
+    """
+
+    __slots__ = (
+        "_end_at",
+        "_is_complete",
+        "_is_eof_framed",
+        "_is_head",
+        "_is_interim",
+        "_is_overrun",
+        "_keep_alive",
+        "_parser",
+        "has_bytes",
+    )
+
+    def __init__(
+        self, *, header_bytes_max: int = HEADER_BYTES_MAX, headers_max: int = HEADERS_MAX
+    ) -> None:
+        super().__init__(header_bytes_max=header_bytes_max, headers_max=headers_max)
+        self._keep_alive = False
+        self._is_interim = False
+        self._is_overrun = False
+        self._is_head = False
+        self._is_complete = True
+        self._is_eof_framed = False
+        self._end_at = -1
+        self.has_bytes = False
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+
+    def start(self, *, is_head: bool = False) -> None:
+        """An answer is expected now; ``is_head``: to a HEAD request."""
+        assert self._is_complete, "the answer before is not whole"
+        self._is_complete = False
+        self._is_head = is_head
+        self._is_eof_framed = False
+        self.has_bytes = False
+
+    @property
+    def can_reuse(self) -> bool:
+        """The answer is whole and the connection can carry another request."""
+        return (
+            self._is_complete and self._keep_alive and not self._is_overrun and self._failed_at < 0
+        )
+
+    def feed(self, data: bytes) -> list[ResponseEvent]:
+        """Read the next bytes; answer the events they complete, in order. Never raises."""
+        parser = self._parser
+        if parser is None or self._failed_at >= 0:
+            return []
+        self.has_bytes = True
+        if self._is_complete:
+            self._is_overrun = True
+            return []
+        refused = self._run(parser, data)
+        if self._end_at >= 0:  # what follows the end was not asked for
+            self._is_overrun = self._is_overrun or bool(refused) or len(self._events) > self._end_at
+            del self._events[self._end_at :]
+            self._end_at = -1
+        elif refused:
+            self._fail(_CODE, f"The replica's answer is not HTTP: {refused}.", _STATUS)
+        elif self._is_over_bounds:
+            self._fail(_CODE, "The head of the replica's answer is too large.", _STATUS)
+        return self._drain()
+
+    def feed_eof(self) -> list[ResponseEvent]:
+        """The connection has ended: the end of an answer framed so, else a fault."""
+        self._keep_alive = False
+        if self._is_complete or self._failed_at >= 0:
+            return []
+        if self._is_eof_framed:
+            self._is_complete = True
+            return [MESSAGE_END]
+        self._fail(_CODE, "The replica closed the connection before its answer was whole.", _STATUS)
+        return self._drain()
+
+    def close(self) -> None:
+        """Let go of llhttp, whose callbacks hold this object in a cycle."""
+        self._parser = None
+
+    @override
+    def on_message_begin(self) -> None:
+        """llhttp: an answer begins."""
+        if self._is_complete:
+            self._is_overrun = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """llhttp: the head is whole."""
+        parser = self._parser
+        assert parser is not None
+        self._in_head = False
+        if self._is_complete:
+            return
+        status = parser.get_status_code()
+        self._is_interim = status < _FINAL
+        if self._is_interim:
+            if status == _SWITCHING:
+                self._fail(_CODE, "The replica changed the protocol unasked.", _STATUS)
+            return
+        if self._is_over_bounds:
+            self._fail(_CODE, "The head of the replica's answer is too large.", _STATUS)
+            return
+        length: int | None = None
+        coding = b""
+        for name, value in self._headers:
+            if name == b"content-length":
+                length = int(value)
+            elif name == b"transfer-encoding":
+                coding = value.lower() if not coding else coding + b"," + value.lower()
+        if coding not in (b"", b"chunked"):
+            self._fail(_CODE, f"The replica's transfer coding is not chunked: {coding!r}.", _STATUS)
+            return
+        self._keep_alive = parser.should_keep_alive()
+        has_body = not self._is_head and status not in _BODILESS
+        self._is_eof_framed = has_body and length is None and not coding
+        self._events.append(
+            ResponseHead(status, self._headers, length, bool(coding), self._is_eof_framed)
+        )
+        if self._is_head:
+            self._complete()
+
+    def on_message_complete(self) -> None:
+        """llhttp: the answer is whole."""
+        if self._is_interim:
+            self._is_interim = False
+        elif not self._is_complete:
+            self._complete()
+
+    def _complete(self) -> None:
+        self._is_complete = True
+        self._events.append(MESSAGE_END)
+        self._end_at = len(self._events)

@@ -1,0 +1,68 @@
+"""Heads and chunks as bytes, and the headers that may cross a proxy."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from router.framing.events import HeaderList
+
+HOP_BY_HOP: Final = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+"""Headers that belong to one connection (RFC 9110, 7.6.1)."""
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+_STATUS_LINES: Final = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+
+
+def status_line(status: int) -> bytes:
+    """The first line of an answer."""
+    return _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+
+
+def chunk(data: bytes) -> bytes:
+    """``data`` as one chunk; ``data`` is not empty (an empty chunk would end the body)."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def end_to_end(headers: HeaderList, drop: frozenset[bytes]) -> HeaderList:
+    """The headers that may be passed on: not hop-by-hop, not named by Connection, not in ``drop``.
+
+    ``drop`` contains :data:`HOP_BY_HOP`.
+    """
+    kept = [line for line in headers if line[0] not in drop]
+    for name, value in headers:
+        if name == b"connection":
+            named = {part.strip().lower() for part in value.split(b",")}
+            kept = [line for line in kept if line[0] not in named]
+    return kept
+
+
+def lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Header lines as bytes, each with its CRLF; the values must be clean (see :func:`clean`)."""
+    return b"".join([b"%b: %b\r\n" % line for line in headers])
+
+
+def clean(text: str) -> bytes:
+    """``text`` as a header's value: visible ASCII and blanks, anything else as a question mark."""
+    if text.isascii() and text.isprintable():
+        return text.encode("ascii")
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in text).encode("ascii")

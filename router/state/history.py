@@ -1,0 +1,120 @@
+"""What was decided and what came of it: the last requests of each session, and the totals."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from router.policy.view import Price
+
+DECISIONS_A_SESSION: Final = 16
+_TTFT_SAMPLES: Final = 1_000
+
+
+class Outcome(StrEnum):
+    """How a placed request ended."""
+
+    DONE = "done"
+    CLIENT_GONE = "client-gone"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """One request from its decision to its end; tokens are estimates unless ``reported_``.
+
+    Times are seconds on the router's clock. ``ttft_s`` is None if no model event came.
+    """
+
+    session_key: str
+    session_source: str
+    dialect: str
+    model: str
+    is_stream: bool
+    reason: str
+    arrived_s: float
+    prompt_tokens: int
+    replica_id: str = ""
+    ranked: tuple[str, ...] = ()
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    predicted_cached_tokens: int = 0
+    n_tries: int = 1
+    began_s: float | None = None
+    ended_s: float | None = None
+    reported_prompt_tokens: int | None = None
+    reported_cached_tokens: int | None = None
+    output_tokens: int | None = None
+    outcome: Outcome | None = None
+    error_code: str | None = None
+
+    @property
+    def ttft_s(self) -> float | None:
+        """From the request's arrival to its first model event."""
+        return None if self.began_s is None else self.began_s - self.arrived_s
+
+    @property
+    def duration_s(self) -> float:
+        """From the request's arrival to its end."""
+        return 0.0 if self.ended_s is None else self.ended_s - self.arrived_s
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over all requests since the start."""
+
+    requests: int = 0
+    errors: int = 0
+    client_gone: int = 0
+    retries: int = 0
+    moves: int = 0
+    splits: int = 0
+    rehomes: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    predicted_cached_tokens: int = 0
+
+
+@dataclass(slots=True)
+class History:
+    """The newest decisions of the most recent sessions; both bounded."""
+
+    sessions_max: int = 20_000
+    totals: Totals = field(default_factory=Totals)
+    ttfts_s: deque[float] = field(default_factory=lambda: deque(maxlen=_TTFT_SAMPLES))
+    _sessions: OrderedDict[str, deque[RequestRecord]] = field(default_factory=OrderedDict)
+
+    def add(self, record: RequestRecord) -> None:
+        """Remember a decision; its record is filled in as the request goes on."""
+        records = self._sessions.get(record.session_key)
+        if records is None:
+            records = self._sessions[record.session_key] = deque(maxlen=DECISIONS_A_SESSION)
+            if len(self._sessions) > self.sessions_max:
+                self._sessions.popitem(last=False)
+        else:
+            self._sessions.move_to_end(record.session_key)
+        records.append(record)
+
+    def of(self, session_key: str) -> list[RequestRecord]:
+        """A session's newest decisions, the newest last; empty if it is not known."""
+        return list(self._sessions.get(session_key, ()))
+
+    def ended(self, record: RequestRecord) -> None:
+        """Count a request that is over."""
+        totals = self.totals
+        totals.requests += 1
+        totals.retries += record.n_tries - 1
+        if record.outcome is Outcome.FAILED:
+            totals.errors += 1
+        elif record.outcome is Outcome.CLIENT_GONE:
+            totals.client_gone += 1
+        if record.reported_prompt_tokens is not None:
+            totals.prompt_tokens += record.reported_prompt_tokens
+            totals.cached_tokens += record.reported_cached_tokens or 0
+            totals.predicted_cached_tokens += record.predicted_cached_tokens
+        if record.ttft_s is not None:
+            self.ttfts_s.append(record.ttft_s)

@@ -1,0 +1,118 @@
+"""The ledger: requests dispatched and not finished, and what they load each replica with.
+
+It is core state, never an observer's side effect: an entry is opened in the same step as the
+decision and closed on every way out. Sums are kept in whole numbers, so that they return to
+exactly zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+_US: Final = 1e6
+
+
+@dataclass(slots=True)
+class Load:
+    """What one replica carries of ours: counts, tokens, and prefill not yet answered."""
+
+    inflight: int = 0
+    inflight_tokens: int = 0
+    decoding: int = 0
+    backlog_us: int = 0
+
+    @property
+    def backlog_s(self) -> float:
+        """Seconds of prefill that have not begun to answer."""
+        return self.backlog_us / _US
+
+
+@dataclass(slots=True)
+class Entry:
+    """One request in flight; owned by the ledger, read by others."""
+
+    replica_id: str
+    session_key: str
+    tokens: int
+    prefill_us: int
+    has_begun: bool = False
+    is_open: bool = True
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All requests in flight, by replica and by session."""
+
+    _loads: dict[str, Load] = field(default_factory=dict)
+    _sessions: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def load(self, replica_id: str) -> Load:
+        """The live load of a replica; stays valid and changes as requests come and go."""
+        load = self._loads.get(replica_id)
+        if load is None:
+            load = self._loads[replica_id] = Load()
+        return load
+
+    def forget(self, replica_id: str) -> None:
+        """Drop the row of a replica that left; its running requests still close cleanly."""
+        load = self._loads.get(replica_id)
+        if load is not None and load.inflight == 0:
+            del self._loads[replica_id]
+
+    def session_inflight(self, session_key: str, replica_id: str) -> int:
+        """Requests of one session in flight at one replica."""
+        return self._sessions.get((session_key, replica_id), 0)
+
+    def open(self, replica_id: str, session_key: str, *, tokens: int, prefill_s: float) -> Entry:
+        """Enter a request that is dispatched now; ``tokens`` are prompt and expected output."""
+        entry = Entry(replica_id, session_key, tokens, max(0, round(prefill_s * _US)))
+        self._add(entry)
+        return entry
+
+    def began(self, entry: Entry) -> None:
+        """The first event came: its prefill is no backlog any more. Repeating it changes nothing."""
+        if not entry.is_open or entry.has_begun:
+            return
+        entry.has_begun = True
+        load = self.load(entry.replica_id)
+        load.backlog_us -= entry.prefill_us
+        load.decoding += 1
+
+    def move(self, entry: Entry, replica_id: str, *, prefill_s: float) -> None:
+        """The request failed before its first event and is dispatched to another replica."""
+        assert entry.is_open, "a closed request cannot move"
+        self._remove(entry)
+        entry.replica_id = replica_id
+        entry.prefill_us = max(0, round(prefill_s * _US))
+        entry.has_begun = False
+        self._add(entry)
+
+    def close(self, entry: Entry) -> None:
+        """The request is over, in whatever way. Repeating it changes nothing."""
+        if entry.is_open:
+            self._remove(entry)
+            entry.is_open = False
+
+    def _add(self, entry: Entry) -> None:
+        load = self.load(entry.replica_id)
+        load.inflight += 1
+        load.inflight_tokens += entry.tokens
+        load.backlog_us += entry.prefill_us
+        key = (entry.session_key, entry.replica_id)
+        self._sessions[key] = self._sessions.get(key, 0) + 1
+
+    def _remove(self, entry: Entry) -> None:
+        load = self.load(entry.replica_id)
+        load.inflight -= 1
+        load.inflight_tokens -= entry.tokens
+        if entry.has_begun:
+            load.decoding -= 1
+        else:
+            load.backlog_us -= entry.prefill_us
+        key = (entry.session_key, entry.replica_id)
+        left = self._sessions[key] - 1
+        if left:
+            self._sessions[key] = left
+        else:
+            del self._sessions[key]

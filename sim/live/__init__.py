@@ -1,0 +1,1 @@
+"""Live twins over real HTTP: the emulated replica and what drives load at it."""

@@ -1,0 +1,146 @@
+"""The answer: pseudo-text of a wanted length that is a function of the prompt, and a tool call.
+
+``raw`` is what the model would generate: ``</think>``, text, tool calls, ``<|im_end|>``. A client
+that appends the answer to its next prompt renders exactly these bytes again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sim.live.rendering import template
+from sim.live.rendering.pages import TOKEN_BYTES
+
+if TYPE_CHECKING:
+    from sim.live.rendering.bodies import ToolCallAsk
+
+_WORDS: Final = (
+    "the module reads its input once and keeps no copy of it so a caller may change the buffer "
+    "after the call returns while the index that was built from it stays valid until the next "
+    "write and every test covers one case of the table below with its expected result "
+)
+_CORPUS: Final = _WORDS * 64
+_CONTINUATION: Final = 0xC0
+_CONTINUATION_MARK: Final = 0x80
+
+
+@dataclass(slots=True, frozen=True)
+class CallSpan:
+    """The tool call inside an answer; offsets are bytes of ``raw``."""
+
+    call_id: str
+    name: str
+    arguments: bytes
+    arguments_at: int
+
+
+@dataclass(slots=True, frozen=True)
+class Answer:
+    """What is generated; ``finish`` is stop, length or tool_calls (the chat API's words)."""
+
+    raw: bytes
+    text: str
+    text_at: int
+    call: CallSpan | None
+    n_tokens: int
+    finish: str
+
+
+@dataclass(slots=True, frozen=True)
+class Wish:
+    """What an answer is to be; ``tokens_max`` cuts it, as an engine's limit does."""
+
+    output_tokens: int
+    tokens_max: int
+    tool_call: ToolCallAsk | None = None
+    call_index: int = 0
+
+
+@dataclass(slots=True)
+class Piece:
+    """What became visible since the piece before."""
+
+    text: str
+    opens_call: bool
+    arguments: str
+
+
+def compose(wish: Wish, *, prompt_bytes: int, seed: int, is_thinking: bool) -> Answer:
+    """Compose the answer to a prompt of ``prompt_bytes`` whose hash is ``seed``.
+
+    The first output token also holds the prompt's bytes after its last whole token, so prompt and
+    output together end on a whole token.
+    """
+    head = template.THINK_END if is_thinking else ""
+    opening = closing = arguments = call_id = ""
+    call = wish.tool_call
+    if call is not None:
+        call_id = f"functions.{call.name}:{wish.call_index}"
+        arguments = template.to_json(call.arguments)
+        opening, _, closing = template.call_text(call_id, arguments)
+        opening, closing = template.CALLS_BEGIN + opening, closing + template.CALLS_END
+    after = (opening + arguments + closing + template.END).encode()
+    spare_bytes = prompt_bytes % TOKEN_BYTES
+    least_tokens = -(-(len(head) + len(after) + spare_bytes) // TOKEN_BYTES)
+    n_tokens = max(1, wish.output_tokens)
+    if call is not None:
+        n_tokens = max(n_tokens, least_tokens)
+    is_cut = n_tokens > wish.tokens_max or n_tokens < least_tokens
+    n_tokens = min(n_tokens, wish.tokens_max)
+    size = n_tokens * TOKEN_BYTES - spare_bytes
+    if is_cut:
+        text = _filler(seed, max(0, size - len(head)))
+        return Answer((head + text).encode()[:size], text, len(head), None, n_tokens, "length")
+    text = _filler(seed, size - len(head) - len(after))
+    span = None
+    if call is not None:
+        arguments_at = len(head) + len(text) + len(opening.encode())
+        span = CallSpan(call_id, call.name, arguments.encode(), arguments_at)
+    finish = "stop" if call is None else "tool_calls"
+    return Answer((head + text).encode() + after, text, len(head), span, n_tokens, finish)
+
+
+def _filler(seed: int, n_bytes: int) -> str:
+    """ASCII text of exactly ``n_bytes``, without blanks at its ends: clients may strip those."""
+    mark = f"{seed:016x}"
+    if n_bytes <= len(mark):
+        return mark[:n_bytes]
+    start = seed % len(_WORDS)
+    rest_bytes = n_bytes - len(mark) - 1
+    repeats = (start + rest_bytes) // len(_CORPUS) + 1
+    body = (_CORPUS * repeats)[start : start + rest_bytes]
+    return f"{mark} {body[:-1]}." if body else f"{mark}."
+
+
+class Cursor:
+    """Follows an answer as its tokens come, and hands out what became visible."""
+
+    def __init__(self, answer: Answer, *, prompt_bytes: int) -> None:
+        self._answer = answer
+        self._spare_bytes = prompt_bytes % TOKEN_BYTES
+        self._text_done = 0
+        self._arguments_done = 0
+        self._has_opened = False
+
+    def upto(self, n_tokens: int) -> Piece:
+        """The piece that ends with the ``n_tokens``-th token; empty if nothing became visible."""
+        answer = self._answer
+        end = n_tokens * TOKEN_BYTES - self._spare_bytes
+        text_end = max(self._text_done, min(end - answer.text_at, len(answer.text)))
+        piece = Piece(answer.text[self._text_done : text_end], opens_call=False, arguments="")
+        self._text_done = text_end
+        call = answer.call
+        if call is None or end < call.arguments_at:
+            return piece
+        if not self._has_opened:
+            self._has_opened = piece.opens_call = True
+        cut = min(end - call.arguments_at, len(call.arguments))
+        while (
+            cut < len(call.arguments) and call.arguments[cut] & _CONTINUATION == _CONTINUATION_MARK
+        ):
+            cut -= 1
+        if cut > self._arguments_done:
+            piece.arguments = call.arguments[self._arguments_done : cut].decode()
+            self._arguments_done = cut
+        return piece

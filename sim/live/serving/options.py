@@ -1,0 +1,34 @@
+"""What an emulated replica is told at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from sim.live.rendering.bodies import TemplateDefaults
+
+if TYPE_CHECKING:
+    from replica.hardware.profiles import EngineFacts
+
+ENGINE_VERSION: Final = "0.5.23"
+BODY_BYTES_MAX: Final = 64 * 2**20
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class EmulatorOptions:
+    """Settings of one replica.
+
+    ``time_scale`` is engine seconds per wall second. ``output_tokens`` is generated where a request
+    does not say how many. ``health_check_s`` (at least 1 s in SGLang) and ``keep_alive_s`` are
+    wall seconds.
+    """
+
+    facts: EngineFacts
+    time_scale: float = 1.0
+    model: str = "kimi-k2.6"
+    max_queued_requests: int | None = None
+    api_key: str | None = None
+    output_tokens: int = 500
+    template: TemplateDefaults = field(default_factory=TemplateDefaults)
+    health_check_s: float = 1.0
+    keep_alive_s: float = 5.0

@@ -1,0 +1,72 @@
+"""What the answer formats of all dialects share."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sim.live.rendering.answer import Answer, Piece
+
+QUEUE_FULL_TEXT: Final = "The request queue is full."
+
+
+@dataclass(slots=True)
+class Usage:
+    """Token counts of one request so far."""
+
+    prompt_tokens: int
+    output_tokens: int
+    cached_tokens: int
+
+
+@dataclass(slots=True, frozen=True)
+class Refusal:
+    """An answer without a generation; ``events`` replace ``body`` where a stream was asked for."""
+
+    status: int
+    body: bytes
+
+
+class Writer(Protocol):
+    """Writes one answer of one dialect. Each list item is one event of the stream."""
+
+    def opening(self, usage: Usage) -> list[bytes]:
+        """The events before any text."""
+
+    def piece(self, piece: Piece, usage: Usage) -> list[bytes]:
+        """The events for what became visible."""
+
+    def closing(self, finish: str, usage: Usage) -> list[bytes]:
+        """The events that end the stream; ``finish`` in the chat API's words, or abort."""
+
+    def fault(self, status: int, message: str) -> list[bytes]:
+        """The events that break a stream off with an error."""
+
+    def whole(self, answer: Answer, visible: Piece, finish: str, usage: Usage) -> bytes:
+        """The answer without streaming."""
+
+
+def epoch_s() -> float:
+    """Calendar time as the wire formats carry it; nothing is measured with it."""
+    return time.time()  # noqa: TID251 -- the loop's clock has no calendar
+
+
+def encode(value: object) -> bytes:
+    """JSON bytes."""
+    return msgspec.json.encode(value)
+
+
+def data_event(value: object) -> bytes:
+    """One unnamed server-sent event."""
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+def named_event(value: Mapping[str, object]) -> bytes:
+    """One server-sent event named by its own ``type``."""
+    return b"event: %b\ndata: %b\n\n" % (str(value["type"]).encode(), msgspec.json.encode(value))

@@ -1,0 +1,1 @@
+"""Workloads: a synthetic agent load and readers of recorded traces; pure, no clock, no socket."""
