@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
+    from router.dialect.splice import Edit
     from router.errors import RouterError
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -35,6 +36,7 @@ class PromptFacts:
     the number of canonical bytes up to there. Both have one entry a segment and are empty if the
     body's shape could not be read (``is_readable`` false: the body is forwarded untouched).
     ``head_segments`` is how many leading segments are tools and system text: what sessions share.
+    ``edit`` is the change that ``outgoing`` makes, None to forward the body as it came.
     """
 
     dialect: str
@@ -49,6 +51,7 @@ class PromptFacts:
     ends_bytes: array[int] = field(default_factory=lambda: _NO_ENDS)
     head_segments: int = 0
     n_messages: int = 0
+    edit: Edit | None = None
 
     @property
     def prompt_bytes(self) -> int:

@@ -68,7 +68,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._was_early = False
         self._parser.start()
         transport = self._transport
-        if transport is not None and not transport.is_closing():
+        if transport is None:  # lost before it could be used
+            asyncio.get_running_loop().call_soon(self.connection_lost, None)
+        elif not transport.is_closing():
             transport.writelines((head, body))
 
     @property

@@ -71,7 +71,9 @@ class Collector(Generic[Event]):
             self._failed_at = len(self._events)
             self._events.append(FramingError(code, message, status))
 
-    def _run(self, parser: httptools.HttpRequestParser | httptools.HttpResponseParser, data: bytes) -> str:
+    def _run(
+        self, parser: httptools.HttpRequestParser | httptools.HttpResponseParser, data: bytes
+    ) -> str:
         """Let llhttp read ``data``; answer what it refused, "" if nothing."""
         self._quiet_bytes += len(data)
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from router.state.health import Event, State, follow
 from router.state.rates import PrefillRate
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 
     from router.state.ledger import Ledger, Load
     from router.state.pins import HomeTotals, Pins
+
+
+def parse_url(url: str) -> tuple[str, int] | None:
+    """Host and port of ``http://HOST:PORT``; None if the URL has another form."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if parts.scheme != "http" or not host or not port or parts.path.strip("/"):
+        return None
+    return None if parts.query or parts.fragment or parts.username else (host, port)
 
 
 @dataclass(slots=True, frozen=True)

@@ -93,7 +93,7 @@ class Stretch:
 
     def __init__(self, start_s: float, *, first_s: float, growth_s: float, n_steps: int) -> None:
         assert first_s > 0.0, f"a step takes {first_s} s"
-        assert growth_s >= 0.0, f"steps get shorter by {-growth_s} s"
+        assert 0.0 <= growth_s <= first_s, f"steps of {first_s} s grow by {growth_s} s"
         self.start_s = start_s
         self.first_s = first_s
         self.growth_s = growth_s

@@ -8,6 +8,7 @@ retries stay in wall seconds, as an agent's do.
 from __future__ import annotations
 
 import asyncio
+import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -78,18 +79,21 @@ class Load:
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=3.0)
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as client,
-            asyncio.TaskGroup() as lanes,
+            asyncio.TaskGroup() as group,
         ):
+            self._playing = group.create_task(self._play_lanes(client), name="lanes")
+
+    async def _play_lanes(self, client: aiohttp.ClientSession) -> None:
+        async with asyncio.TaskGroup() as lanes:
             for lane in range(self._options.lanes):
                 lanes.create_task(self._play_lane(client, lane), name=f"lane-{lane}")
 
-    @property
-    def _is_done(self) -> bool:
+    def _is_full(self) -> bool:
         limit = self._options.requests_max
         return limit is not None and self._n_started >= limit
 
     async def _play_lane(self, client: aiohttp.ClientSession, lane: int) -> None:
-        while not self._is_done:
+        while not self._is_full():
             session = self._source.next_session(lane)
             if session is None:
                 return
@@ -98,13 +102,13 @@ class Load:
 
     async def _play(self, client: aiohttp.ClientSession, session: Session) -> None:
         """Play a session to its end; a request that fails for good ends it early."""
-        while not self._is_done and (turn := session.next_turn()) is not None:
+        while not self._is_full() and (turn := session.next_turn()) is not None:
             await asyncio.sleep(turn.gap_s / self._options.time_scale)
             if turn.children:
                 async with asyncio.TaskGroup() as burst:
                     for child in turn.children:
                         burst.create_task(self._play(client, child))
-            if self._is_done:
+            if self._is_full():
                 return
             self._n_started += 1
             answer = await self._ask(client, session.key, turn.request)
@@ -151,6 +155,8 @@ class Load:
                 else None,
             )
         )
+        if self.tally.n_requests == self._options.requests_max:
+            self._playing.cancel()  # the lanes that still pause have nothing left to do
         if attempt.error is not None or attempt.stream is None:
             return None
         return attempt.stream.answer()
@@ -160,7 +166,7 @@ class Load:
         try:
             async with client.post(
                 self._options.base_url + request.path,
-                data=request.body,
+                data=io.BytesIO(request.body),  # bytes over 1 MiB are warned of
                 headers=request.headers,
                 skip_auto_headers=("user-agent",),
             ) as response:

@@ -7,6 +7,7 @@ ten are a tool's, the tenth a person's. Every draw comes from a named stream of 
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,7 @@ from sim.workload.wire import (
     ClaudeCode,
     Conversation,
     Head,
+    HeadPart,
     Identity,
     random_uuid,
 )
@@ -138,11 +140,15 @@ class AgentWorkload:
             for _ in range(rng.randint(*profile.burst_agents))
         )
 
-    def is_head_known(self, key: bytes) -> bool:
-        """Whether a request with this head was sent before; remembers it."""
-        is_known = key in self._sent_heads
-        self._sent_heads.add(key)
-        return is_known
+    def known_head_bytes(self, head: tuple[HeadPart, ...]) -> int:
+        """Size of the leading parts that some request carried before; remembers them all."""
+        known_bytes, is_known, path = 0, True, b""
+        for part in head:
+            path = hashlib.blake2b(path + part.key, digest_size=16).digest()
+            is_known = is_known and path in self._sent_heads
+            known_bytes += part.size_bytes if is_known else 0
+            self._sent_heads.add(path)
+        return known_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +209,7 @@ class AgentSession:
         """Append the answer and what follows it: tool results, or a person's next message."""
         conversation, profile, rng = self._conversation, self._workload.profile, self._rng
         conversation.add_answer(answer)
-        self._known_bytes = conversation.head_bytes + conversation.history_bytes
+        self._known_bytes = self._prompt_bytes()
         self._gap_s = rng.uniform(*profile.tool_gap_s)
         size_tokens = _skewed(rng, profile.result_tokens)
         if answer.tool_calls:
@@ -227,16 +233,19 @@ class AgentSession:
             "output_tokens": _skewed(rng, (low, high)),
             "tool_call": {"name": tool.name, "arguments": self._arguments(tool)},
         }
-        total_bytes = conversation.head_bytes + conversation.history_bytes
-        known_bytes = self._known_bytes
-        if self._workload.is_head_known(conversation.head_key):
-            known_bytes = max(known_bytes or 0, conversation.head_bytes)
+        total_bytes = self._prompt_bytes()
+        if self._known_bytes is None:
+            self._known_bytes = self._workload.known_head_bytes(conversation.head)
         return AgentRequest(
             path=conversation.path,
             headers=conversation.headers,
             body=conversation.body(emulate),
-            shared_ratio=(known_bytes or 0) / total_bytes,
+            shared_ratio=self._known_bytes / total_bytes,
         )
+
+    def _prompt_bytes(self) -> int:
+        head_bytes = sum(part.size_bytes for part in self._conversation.head)
+        return head_bytes + self._conversation.history_bytes
 
     def _arguments(self, tool: Tool) -> dict[str, str]:
         name = tool.parameters[0]

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 MODEL: Final = "kimi-k2.6"
 OUTPUT_TOKENS_MAX: Final = 32_000
 _EPHEMERAL: Final = {"type": "ephemeral"}
+_MESSAGE_BYTES: Final = 40  # markers round a message in Kimi's template
+_ANSWER_BYTES: Final = 64
+_CALL_BYTES: Final = 63  # markers round a tool call
+_CALLS_BYTES: Final = 56  # markers round all calls of an answer
+_RESULT_BYTES: Final = 55
 _encode = msgspec.json.encode
 
 
@@ -54,26 +59,23 @@ class Identity:
     parent_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HeadPart:
+    """A part of a head: equal keys after equal keys render to equal text of ``size_bytes``."""
+
+    key: bytes
+    size_bytes: int
+
+
 class Conversation(Protocol):
     """The encoded history of one agent and the requests made of it."""
 
     path: str
     headers: tuple[tuple[str, str], ...]
 
-    @property
-    def head_key(self) -> bytes:
-        """Equal for conversations whose rendered heads are equal."""
-        ...
-
-    @property
-    def head_bytes(self) -> int:
-        """Encoded size of the tools and the system text."""
-        ...
-
-    @property
-    def history_bytes(self) -> int:
-        """Encoded size of all messages so far."""
-        ...
+    head: tuple[HeadPart, ...]
+    history_bytes: int
+    """Rendered size of all messages after the head, template markers included: close, not exact."""
 
     def add_user(self, text: str) -> None:
         """Append a message of the user."""
@@ -115,31 +117,24 @@ class ClaudeCode:
             {"name": tool.name, "description": tool.description, "input_schema": tool.schema()}
             for tool in head.tools
         ]
-        self.head_key = b',%s],"tools":%s' % (_encode(system)[1:-1], _encode(tools))
+        encoded_tools = _encode(tools)
+        self._head = b',%s],"tools":%s' % (_encode(system)[1:-1], encoded_tools)
+        self.head = _head_parts(encoded_tools, head.system)
+        self.history_bytes = 0
         self._history: list[bytes] = []
-        self._history_bytes = 0
         self._last: list[dict[str, object]] = []  # blocks of the newest user message
-
-    @property
-    def head_bytes(self) -> int:
-        """Encoded size of the tools and the system text."""
-        return len(self.head_key)
-
-    @property
-    def history_bytes(self) -> int:
-        """Encoded size of all messages, the newest without its mark."""
-        newest = len(self._message(self._last)) if self._last else 0
-        return self._history_bytes + newest
 
     def add_user(self, text: str) -> None:
         """Append text to the newest user message."""
+        self.history_bytes += len(text) + _MESSAGE_BYTES
         self._last.append({"type": "text", "text": text})
 
     def add_answer(self, answer: Answer) -> None:
         """Append the answer's text and tool calls as one assistant message."""
         if self._last:
-            self._append(self._message(self._last))
+            self._history.append(_user_message(self._last))
             self._last = []
+        self.history_bytes += _answer_bytes(answer)
         blocks: list[dict[str, object]] = []
         if answer.text:
             blocks.append({"type": "text", "text": answer.text})
@@ -153,10 +148,11 @@ class ClaudeCode:
             for call in answer.tool_calls
         )
         if blocks:
-            self._append(_encode({"role": "assistant", "content": blocks}))
+            self._history.append(_encode({"role": "assistant", "content": blocks}))
 
     def add_results(self, results: Sequence[tuple[ToolCall, str]]) -> None:
         """Append the results to the newest user message."""
+        self.history_bytes += _results_bytes(results)
         self._last.extend(
             {
                 "type": "tool_result",
@@ -174,21 +170,14 @@ class ClaudeCode:
             f"cch={self._rng.getrandbits(20):05x};",
         }
         marked = [*self._last[:-1], {**self._last[-1], "cache_control": _EPHEMERAL}]
-        messages = b",".join((*self._history, self._message(marked)))
+        messages = b",".join((*self._history, _user_message(marked)))
         return b'%s%s%s,"messages":[%s],"homeport_emulate":%s}' % (
             self._before,
             _encode(billing),
-            self.head_key,
+            self._head,
             messages,
             _encode(emulate),
         )
-
-    def _message(self, blocks: list[dict[str, object]]) -> bytes:
-        return _encode({"role": "user", "content": blocks})
-
-    def _append(self, message: bytes) -> None:
-        self._history.append(message)
-        self._history_bytes += len(message)
 
 
 class ChatAgent:
@@ -214,7 +203,7 @@ class ChatAgent:
                 for tool in head.tools
             ]
         )
-        self.head_key = tools + system
+        self.head = _head_parts(tools, head.system)
         options = b',"stream_options":{"include_usage":true}' if wants_usage else b""
         common = b'"model":"%s","max_tokens":%d' % (MODEL.encode(), OUTPUT_TOKENS_MAX)
         tail = b'"tools":%s,"tool_choice":"auto","stream":true%s' % (tools, options)
@@ -226,21 +215,12 @@ class ChatAgent:
             self._before = b'{%s,"messages":[' % common
             self._after = b"],%s" % tail
         self._history: list[bytes] = [system]
-        self._history_bytes = 0
-
-    @property
-    def head_bytes(self) -> int:
-        """Encoded size of the tools and the system text."""
-        return len(self.head_key)
-
-    @property
-    def history_bytes(self) -> int:
-        """Encoded size of all messages after the system text."""
-        return self._history_bytes
+        self.history_bytes = 0
 
     def add_user(self, text: str) -> None:
         """Append a user message."""
-        self._append({"role": "user", "content": text})
+        self.history_bytes += len(text) + _MESSAGE_BYTES
+        self._history.append(_encode({"role": "user", "content": text}))
 
     def add_answer(self, answer: Answer) -> None:
         """Append the answer as one assistant message."""
@@ -254,16 +234,19 @@ class ChatAgent:
                 }
                 for call in answer.tool_calls
             ]
+        self.history_bytes += _answer_bytes(answer)
         if answer.text or answer.tool_calls:
-            self._append(message)
+            self._history.append(_encode(message))
 
     def add_results(self, results: Sequence[tuple[ToolCall, str]]) -> None:
         """Append one tool message a result; Kimi CLI sends an array of parts."""
+        self.history_bytes += _results_bytes(results)
         for call, text in results:
             content: object = text
             if self._agent is Agent.KIMI_CLI:
                 content = [{"type": "text", "text": text}]
-            self._append({"role": "tool", "tool_call_id": call.call_id, "content": content})
+            message = {"role": "tool", "tool_call_id": call.call_id, "content": content}
+            self._history.append(_encode(message))
 
     def body(self, emulate: dict[str, object]) -> bytes:
         """The body of the next request."""
@@ -274,15 +257,32 @@ class ChatAgent:
             _encode(emulate),
         )
 
-    def _append(self, message: dict[str, object]) -> None:
-        encoded = _encode(message)
-        self._history.append(encoded)
-        self._history_bytes += len(encoded)
-
 
 def random_uuid(rng: random.Random) -> str:
     """A version 4 UUID drawn from ``rng``."""
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
+
+
+def _head_parts(tools: bytes, system: str) -> tuple[HeadPart, ...]:
+    return (
+        HeadPart(tools, len(tools) + _MESSAGE_BYTES),
+        HeadPart(system.encode(), len(system) + _MESSAGE_BYTES),
+    )
+
+
+def _answer_bytes(answer: Answer) -> int:
+    size = len(answer.text) + _ANSWER_BYTES + (_CALLS_BYTES if answer.tool_calls else 0)
+    return size + sum(
+        len(call.call_id) + len(call.arguments) + _CALL_BYTES for call in answer.tool_calls
+    )
+
+
+def _results_bytes(results: Sequence[tuple[ToolCall, str]]) -> int:
+    return sum(len(call.call_id) + len(text) + _RESULT_BYTES for call, text in results)
+
+
+def _user_message(blocks: list[dict[str, object]]) -> bytes:
+    return _encode({"role": "user", "content": blocks})
 
 
 def _arguments(call: ToolCall) -> object:

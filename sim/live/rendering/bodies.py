@@ -104,7 +104,7 @@ class TokenizeBody(msgspec.Struct):
     """Body of ``/v1/tokenize`` with plain text; with messages it is a :class:`ChatBody`."""
 
     prompt: str | list[str] | None = None
-    messages: msgspec.Raw | None = None
+    messages: Any = None
 
 
 @dataclass(slots=True)

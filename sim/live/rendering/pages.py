@@ -50,3 +50,8 @@ def output_page_ids(prompt: bytes, pages: array[int], output: bytes, seed: int) 
     """
     rest = prompt[len(pages) * PAGE_BYTES :] + output
     return page_ids(rest, pages[-1] if pages else seed)
+
+
+def text_digest(text: bytes, pages: array[int], seed: int) -> int:
+    """A number of the whole text's own; ``pages`` and ``seed`` are the text's."""
+    return xxh3_64_intdigest(text[len(pages) * PAGE_BYTES :], pages[-1] if pages else seed)

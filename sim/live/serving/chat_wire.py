@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sim.live.rendering.bodies import StreamOptions
 
 DONE: Final = b"data: [DONE]\n\n"
-_TYPES: Final = {400: "BadRequestError", 503: "SERVICE_UNAVAILABLE"}
+_TYPES: Final = {400: "Bad Request", 503: "SERVICE_UNAVAILABLE"}
 
 
 class ChatWriter:

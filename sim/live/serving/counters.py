@@ -12,6 +12,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
 )
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from sim.engine.requests import EndReason
 
@@ -81,6 +82,7 @@ class _Engine(Collector):
         self._loads = loads
         self._labels = ["unified", model]
 
+    @override
     def collect(self) -> Iterator[Metric]:
         """The families of one scrape."""
         loads = self._loads()

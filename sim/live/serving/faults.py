@@ -58,19 +58,16 @@ class FaultPlan:
 
 
 async def break_connection(kind: FaultKind, request: web.Request) -> None:
-    """Let a connection stall, reset or carry garbage; it is of no use afterwards.
+    """Let a connection stall, reset or carry garbage, and wait until it is gone.
 
-    Raises:
-        ConnectionResetError: always, once the connection is broken.
+    Never returns: a connection that is lost cancels its handler.
     """
-    if kind is FaultKind.STALL:
-        await asyncio.Event().wait()  # until the client leaves, which cancels the handler
     transport = request.transport
     if transport is not None and kind is FaultKind.RESET:
         raw = transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         transport.abort()
-    elif transport is not None:
+    elif transport is not None and kind is FaultKind.GARBAGE:
         transport.write(GARBAGE)
         transport.close()
-    raise ConnectionResetError
+    await asyncio.Event().wait()

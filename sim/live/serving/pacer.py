@@ -89,9 +89,7 @@ class Pacer:
         """
         now_s = self._advance()
         self._model.submit(request, now_s)
-        generation = Generation(
-            request.rid, prompt_tokens=request.prompt_tokens, submitted_s=now_s
-        )
+        generation = Generation(request.rid, prompt_tokens=request.prompt_tokens, submitted_s=now_s)
         self._generations[request.rid] = generation
         self._woken.set()
         return generation

@@ -27,7 +27,7 @@ class Usage:
 
 @dataclass(slots=True, frozen=True)
 class Refusal:
-    """An answer without a generation; ``events`` replace ``body`` where a stream was asked for."""
+    """An answer without a generation: a status and a JSON body."""
 
     status: int
     body: bytes

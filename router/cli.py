@@ -1,0 +1,187 @@
+"""The command line: the dispatcher of ``homeport``, and the router's own sub-commands.
+
+A sub-command imports what it runs only when it runs, so that ``homeport emulate`` loads no router
+and ``homeport check`` no server.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from router.settings import Resolved
+
+_KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
+_GROUP: Final = "homeport.commands"
+_SUMMARIES: Final = {
+    "serve": "run the front door",
+    "check": "print the resolved settings, each with its source",
+    "emulate": "run emulated SGLang replicas",
+    "demo": "router, emulated replicas and an agent load on this machine",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the sub-command that the arguments name; answers the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    commands = {point.name: point for point in entry_points(group=_GROUP)}
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_usage(commands))
+        return 0 if words else 2
+    if words[0] in ("-V", "--version"):
+        print(f"homeport {version_of('homeport')}")
+        return 0
+    point = commands.get(words[0])
+    if point is None:
+        known = ", ".join(sorted(commands))
+        print(f"homeport: no command {words[0]!r}; there are: {known}", file=sys.stderr)
+        return 2
+    return int(point.load()(words[1:]) or 0)
+
+
+def _usage(commands: dict[str, EntryPoint]) -> str:
+    rows = [f"  {name:<9} {_SUMMARIES.get(name, '')}".rstrip() for name in sorted(commands)]
+    return "\n".join(
+        [
+            "homeport: the front door of a fleet of SGLang replicas for coding agents",
+            "",
+            "usage: homeport COMMAND [OPTIONS]      (homeport COMMAND --help for its options)",
+            "",
+            *rows,
+        ]
+    )
+
+
+def _resolve(config: Path | None, flags: dict[str, Any]) -> Resolved:
+    from router.errors import ConfigError
+    from router.settings import load
+
+    try:
+        return load(flags, config)
+    except ConfigError as failure:
+        print(f"homeport: {failure}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _flags() -> list[inspect.Parameter]:
+    """A flag for every setting outside a group; its help and default are the setting's own."""
+    from pydantic import BaseModel
+
+    from router.settings import Settings
+
+    flags: list[inspect.Parameter] = []
+    for name, field in Settings.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            continue
+        text = f"{field.description} [{'not set' if default in (None, ()) else default}]"
+        kind: object = str | None
+        option = typer.Option(help=text, show_default=False)
+        if isinstance(default, tuple):
+            kind = list[str]
+            text = f"{field.description}; repeatable"
+            option = typer.Option(help=text, metavar="URL", show_default=False)
+        elif isinstance(default, bool):
+            flag = name.replace("_", "-")
+            kind = bool | None
+            option = typer.Option(f"--{flag}/--no-{flag}", help=text, show_default=False)
+        elif field.annotation in (int, int | None):
+            kind = int | None
+        elif field.annotation is float:
+            kind = float | None
+        annotation = Annotated[kind, option]  # type: ignore[valid-type]
+        given = [] if isinstance(default, tuple) else None
+        flags.append(inspect.Parameter(name, _KEYWORD, default=given, annotation=annotation))
+    config = typer.Option(help="a TOML file with any setting", metavar="FILE.toml")
+    path: object = Annotated[Path | None, config]
+    flags.append(inspect.Parameter("config", _KEYWORD, default=None, annotation=path))
+    return flags
+
+
+def _command(run: Callable[[Resolved], None]) -> Callable[..., None]:
+    """A command that takes every setting as a flag and hands ``run`` what they resolve to."""
+
+    def command(**flags: Any) -> None:  # noqa: ANN401  (typer passes what the signature says)
+        config = flags.pop("config")
+        flags["replica"] = tuple(flags["replica"] or ())
+        run(_resolve(config, flags))
+
+    parameters = _flags()
+    command.__doc__ = run.__doc__
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {flag.name: flag.annotation for flag in parameters}
+    return command
+
+
+def _run(name: str, run: Callable[[Resolved], None], arguments: Sequence[str]) -> int:
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(_command(run))
+    try:
+        app(list(arguments), prog_name=f"homeport {name}", standalone_mode=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    return 0
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """``homeport serve``: run the front door."""
+
+    def run(resolved: Resolved) -> None:
+        """Run the front door.
+
+        Settings come from defaults, then the TOML file, then HOMEPORT_* variables, then flags;
+        `homeport check` lists all of them.
+        """
+        from router import wiring
+        from router.edge import loop
+
+        settings = resolved.settings
+
+        def announce(port: int, admin_port: int) -> None:
+            print(
+                f"router ready url=http://{settings.host}:{port} "
+                f"admin_url=http://{settings.admin_host}:{admin_port} policy={settings.policy}",
+                flush=True,
+            )
+
+        try:
+            loop.run(wiring.serve(settings, announce))
+        except OSError as failure:
+            print(
+                f"homeport serve: cannot listen on {settings.host}:{settings.port} or "
+                f"{settings.admin_host}:{settings.admin_port}: {failure.strerror or failure}",
+                file=sys.stderr,
+            )
+            raise SystemExit(1) from None
+
+    return _run("serve", run, arguments)
+
+
+def check(arguments: Sequence[str]) -> int:
+    """``homeport check``: print the resolved settings, each with its source."""
+
+    def run(resolved: Resolved) -> None:
+        """Print the resolved settings, each with the source of its value.
+
+        Exits with 2 and one line on the first unknown key or impossible value.
+        """
+        rows = resolved.rows()
+        width = max(len(key) for key, _, _ in rows)
+        value_width = max(len(value) for _, value, _ in rows)
+        for key, value, source in rows:
+            print(f"{key:<{width}}  {value:<{value_width}}  {source}")
+
+    return _run("check", run, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""What a replica sends to register, checked field by field."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from router.errors import ClientError
+from router.state.fleet import ReplicaSpec, parse_url
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._:\[\]-]{1,128}$")]
+Tokens = Annotated[int, msgspec.Meta(ge=1, le=10**12)]
+
+
+class Registration(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST /replicas``; ``docs/control-api.md`` describes it."""
+
+    url: Annotated[str, msgspec.Meta(max_length=512)]
+    id: Name | None = None
+    capacity_tokens: Tokens | None = None
+    profile: Annotated[str, msgspec.Meta(max_length=128)] | None = None
+    inflight_max: Annotated[int, msgspec.Meta(ge=1, le=100_000)] | None = None
+    lease_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] | None = None
+
+
+def registered(body: bytes) -> ReplicaSpec:
+    """A registration's facts.
+
+    Raises:
+        ClientError: ``bad-request``, naming the field.
+    """
+    try:
+        row = msgspec.json.decode(body, type=Registration)
+    except (msgspec.DecodeError, RecursionError) as failure:
+        raise ClientError("bad-request", f"registration: {failure}") from None
+    address = parse_url(row.url)
+    if address is None:
+        raise ClientError("bad-request", f"url: {row.url!r} is not of the form http://HOST:PORT")
+    host, port = address
+    return ReplicaSpec(
+        row.id or f"{host}:{port}",
+        host,
+        port,
+        source="registered",
+        capacity_tokens=row.capacity_tokens,
+        profile=row.profile,
+        inflight_max=row.inflight_max,
+        lease_s=row.lease_s,
+    )

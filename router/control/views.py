@@ -1,0 +1,135 @@
+"""The control API's answers, built from the core's state when asked for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from router.core import RouterCore
+    from router.state.fleet import Replica
+    from router.state.history import RequestRecord
+
+
+def fleet_view(core: RouterCore, policy: str, now_s: float) -> dict[str, Any]:
+    """The whole fleet, with totals."""
+    totals = asdict(core.history.totals)
+    return {
+        "policy": policy,
+        "replicas": [_replica(core, replica, now_s) for replica in core.fleet.replicas()],
+        "sessions": core.pins.live_count,
+        "totals": {**totals, "ttft_s": spread(list(core.history.ttfts_s))},
+    }
+
+
+def sessions_view(core: RouterCore, limit: int, now_s: float) -> dict[str, Any]:
+    """The most recent sessions, newest first."""
+    return {
+        "sessions": [
+            {
+                "key": pin.key,
+                "home": pin.home_id,
+                "requests": pin.n_requests,
+                "age_s": round(now_s - pin.created_s, 3),
+                "idle_s": round(now_s - pin.used_s, 3),
+                "prompt_tokens": pin.prompt_tokens,
+            }
+            for pin in core.pins.recent(limit)
+        ]
+    }
+
+
+def session_view(core: RouterCore, key: str, now_s: float) -> dict[str, Any] | None:
+    """One session with its newest decisions; None if it is not known."""
+    pin = core.pins.get(key)
+    records = core.history.of(key)
+    if pin is None and not records:
+        return None
+    view: dict[str, Any] = {"key": key, "home": None, "decisions": []}
+    if pin is not None:
+        view |= {
+            "source": pin.source,
+            "parent": pin.parent_key,
+            "home": pin.home_id,
+            "requests": pin.n_requests,
+            "age_s": round(now_s - pin.created_s, 3),
+            "idle_s": round(now_s - pin.used_s, 3),
+            "prompt_tokens": pin.prompt_tokens,
+        }
+    view["decisions"] = [_decision(record, now_s) for record in records]
+    return view
+
+
+def spread(values: Sequence[float]) -> dict[str, float | None]:
+    """Mean and percentiles (nearest rank); None where there are no values."""
+    if not values:
+        return {"mean": None, "p50": None, "p90": None, "p99": None}
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    points = {f"p{p}": ordered[round(p / 100 * last)] for p in (50, 90, 99)}
+    return {
+        key: round(value, 4)
+        for key, value in {"mean": sum(ordered) / len(ordered), **points}.items()
+    }
+
+
+def _replica(core: RouterCore, replica: Replica, now_s: float) -> dict[str, Any]:
+    seen = replica.observed
+    bytes_per_token = core.ratio.mean_bytes_per_token
+    return {
+        "id": replica.replica_id,
+        "url": replica.spec.url,
+        "state": replica.state,
+        "source": replica.spec.source,
+        "profile": replica.profile,
+        "models": replica.models,
+        "inflight": replica.inflight,
+        "inflight_max": replica.inflight_max,
+        "inflight_tokens": replica.inflight_tokens,
+        "decoding": replica.decoding,
+        "backlog_s": round(replica.backlog_s, 4),
+        "live_sessions": replica.live_sessions,
+        "live_tokens": replica.live_tokens,
+        "capacity_tokens": replica.capacity_tokens,
+        "held_tokens": int(core.index.held_bytes(replica.replica_id) / bytes_per_token),
+        "requests_total": replica.counters.requests,
+        "prompt_tokens_total": replica.counters.prompt_tokens,
+        "cached_tokens_total": replica.counters.cached_tokens,
+        "failures_total": replica.counters.failures,
+        "load": None
+        if seen is None
+        else {
+            "running": seen.running,
+            "waiting": seen.waiting,
+            "waiting_uncached_tokens": seen.waiting_uncached_tokens,
+            "age_s": round(now_s - seen.seen_s, 3),
+        },
+        "ready_age_s": None if replica.ready_s is None else round(now_s - replica.ready_s, 3),
+        "lease_left_s": None
+        if replica.lease_until_s is None
+        else round(replica.lease_until_s - now_s, 3),
+    }
+
+
+def _decision(record: RequestRecord, now_s: float) -> dict[str, Any]:
+    return {
+        "at_s": round(record.arrived_s - now_s, 3),
+        "replica": record.replica_id,
+        "reason": record.reason,
+        "prompt_tokens": record.prompt_tokens,
+        "predicted_cached_tokens": record.predicted_cached_tokens,
+        "reported_prompt_tokens": record.reported_prompt_tokens,
+        "reported_cached_tokens": record.reported_cached_tokens,
+        "output_tokens": record.output_tokens,
+        "ttft_s": None if record.ttft_s is None else round(record.ttft_s, 4),
+        "outcome": record.outcome,
+        "error": record.error_code,
+        "tries": record.n_tries,
+        "ranked": record.ranked,
+        "prices": {
+            replica_id: {part: round(value, 4) for part, value in asdict(price).items()}
+            for replica_id, price in record.prices.items()
+        },
+    }

@@ -1,0 +1,161 @@
+"""What reading a JSON body has in common, whichever API it is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import msgspec
+import xxhash
+
+from router.dialect.base import PromptFacts, SessionSource
+from router.dialect.identity import Identity, body_key, chain_key, named_session
+from router.dialect.reading import fault, is_true, not_an_object, whole_number
+from router.dialect.render import ShapeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from router.dialect.base import Headers
+    from router.dialect.memo import PartMemo, RenderedPart
+    from router.dialect.options import DialectOptions
+    from router.dialect.reading import Assembled
+    from router.dialect.splice import Edit
+
+NO_RAW: Final = msgspec.Raw()
+"""A member that is absent; false, as every empty ``Raw`` is."""
+
+_SHAPE_FAULTS: Final = (ShapeError, msgspec.ValidationError)
+_JSON_FAULTS: Final = (msgspec.DecodeError, RecursionError)
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """The members that every API's body may have; what is not named is passed over."""
+
+    messages: list[msgspec.Raw]
+    model: str = ""
+    tools: msgspec.Raw = NO_RAW
+    tool_choice: msgspec.Raw = NO_RAW
+    stream: msgspec.Raw = NO_RAW
+    max_tokens: msgspec.Raw = NO_RAW
+    max_completion_tokens: msgspec.Raw = NO_RAW
+    prompt_cache_key: msgspec.Raw = NO_RAW
+    metadata: msgspec.Raw = NO_RAW
+    previous_response_id: msgspec.Raw = NO_RAW
+    session_id: msgspec.Raw = NO_RAW
+    conversation_id: msgspec.Raw = NO_RAW
+    user: msgspec.Raw = NO_RAW
+
+
+BodyT = TypeVar("BodyT", bound=Envelope)
+
+
+class BodyFrame(ABC, Generic[BodyT]):
+    """Reads bodies into a struct of ``body_type``; an API adds how its prompt is rendered.
+
+    A shape that cannot be read gives facts that say so, for the body is then forwarded untouched:
+    the engine may know more than we do, and its own complaint is the better one.
+    """
+
+    name = ""
+
+    def __init__(self, body_type: type[BodyT], options: DialectOptions, memo: PartMemo) -> None:
+        self._options = options
+        self._memo = memo
+        self._decode = msgspec.json.Decoder(body_type).decode
+        header = options.session_header
+        self._session_header = header.lower().encode() if header else None
+
+    @abstractmethod
+    def _rendered(self, parsed: BodyT) -> tuple[Assembled, Edit | None]:
+        """The prompt's chain, and the change to make to the body before it is forwarded.
+
+        Raises:
+            ShapeError: a part of the prompt that cannot be rendered here.
+        """
+
+    def read(self, body: bytes, headers: Headers) -> PromptFacts:
+        """Turn a request into facts.
+
+        Raises:
+            ClientError: the body is not JSON (``bad-request``, with the place of the fault).
+        """
+        try:
+            parsed = self._decode(body)
+            prompt, edit = self._rendered(parsed)
+        except _SHAPE_FAULTS:
+            return self._unreadable(body, headers)
+        except _JSON_FAULTS as error:
+            raise fault(body, error) from error
+        facts = self._facts(headers, partial(getattr, parsed), chain_key(prompt.opening))
+        facts.chain = prompt.chain
+        facts.ends_bytes = prompt.ends_bytes
+        facts.head_segments = prompt.head_segments
+        facts.model = parsed.model
+        facts.n_messages = len(parsed.messages)
+        facts.edit = edit
+        return facts
+
+    def _unreadable(self, body: bytes, headers: Headers) -> PromptFacts:
+        """Facts of a body whose shape cannot be read: what its envelope still tells."""
+        complaint = not_an_object(body)
+        if complaint is not None:
+            raise complaint
+        try:
+            fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        except _JSON_FAULTS as error:
+            raise fault(body, error) from error
+        fingerprint = body_key(xxhash.xxh3_64_intdigest(body))
+        facts = self._facts(headers, partial(fields.get, default=NO_RAW), fingerprint)
+        facts.is_readable = False
+        facts.model = _text(fields.get("model", NO_RAW))
+        return facts
+
+    def _facts(
+        self, headers: Headers, field: Callable[[str], msgspec.Raw], unnamed_key: str
+    ) -> PromptFacts:
+        """Facts without a prompt; ``unnamed_key`` is the session's key if it names none."""
+        identity = named_session(headers, field, session_header=self._session_header)
+        if identity is None:
+            identity = Identity(unnamed_key, SessionSource.CHAIN)
+        return PromptFacts(
+            dialect=self.name,
+            is_stream=is_true(field("stream")),
+            output_tokens_max=whole_number(field("max_completion_tokens") or field("max_tokens")),
+            session_key=identity.key,
+            session_source=identity.source,
+            parent_key=identity.parent_key,
+        )
+
+    def _parts(
+        self, raws: list[msgspec.Raw], seed: int, render: Callable[[msgspec.Raw], RenderedPart]
+    ) -> list[RenderedPart]:
+        """Each value's part, remembered or rendered now; ``seed`` tells the kinds apart."""
+        digest = xxhash.xxh3_128_digest
+        get = self._memo.get
+        parts = []
+        for raw in raws:
+            key = digest(raw, seed)
+            entry = get(key)
+            if entry is None:
+                entry = render(raw)
+                self._memo.put(key, entry)
+            parts.append(entry)
+        return parts
+
+    def _part(self, key: bytes, render: Callable[[], RenderedPart]) -> RenderedPart:
+        """The part remembered under ``key``, else rendered now."""
+        entry = self._memo.get(key)
+        if entry is None:
+            entry = render()
+            self._memo.put(key, entry)
+        return entry
+
+
+def _text(raw: msgspec.Raw) -> str:
+    """A string member of a body that cannot be read otherwise, "" if it is none."""
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except (msgspec.DecodeError, RecursionError):
+        return ""

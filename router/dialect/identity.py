@@ -1,0 +1,163 @@
+"""Whose request is this: headers first, then body fields, then the prompt itself."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from hashing.canonical import fingerprint
+from router.dialect.base import SessionSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from router.dialect.base import Headers
+
+KEY_LENGTH_MAX: Final = 128
+"""Characters; a longer id is replaced by its fingerprint."""
+
+_SESSION_HEADERS: Final = (
+    b"modal-session-id",
+    b"x-claude-code-session-id",
+    b"x-dynamo-session-id",
+    b"x-smg-routing-key",
+    b"thread-id",  # Codex: a sub-agent's thread differs from the session it belongs to
+    b"session-id",
+    b"session_id",
+    b"x-session-id",
+    b"x-session-affinity",
+    b"x-opencode-session",
+    b"x-goose-session-id",
+)
+"""In order. Absent on purpose: x-request-id and x-client-request-id, which most clients make anew
+for each request (Codex repeats its thread-id there), and x-correlation-id, which only load
+generators keep: whoever needs it configures it."""
+
+_PARENT_HEADERS: Final = (
+    b"x-dynamo-parent-session-id",
+    b"x-codex-parent-thread-id",
+    b"x-parent-session-id",
+)
+_AGENT_HEADER: Final = b"x-claude-code-agent-id"
+
+_KNOWN: Final = frozenset((*_SESSION_HEADERS, *_PARENT_HEADERS, _AGENT_HEADER))
+
+_BODY_FIELDS: Final = (
+    "prompt_cache_key",
+    "metadata",
+    "previous_response_id",
+    "session_id",
+    "conversation_id",
+    "user",
+)
+"""In order; of ``metadata`` only the session part of ``user_id`` counts."""
+
+_RESERVED: Final = ("chain:", "body:", "hash:")
+"""Beginnings of keys made here; a client's id never begins so."""
+
+_SESSION_PART: Final = re.compile(r"_session_([0-9A-Za-z-]{8,64})$")
+_FIELD_BYTES_MAX: Final = 4096
+
+
+class Identity(NamedTuple):
+    """A session key, where it was read, and the key of the session it descends from."""
+
+    key: str
+    source: SessionSource
+    parent_key: str | None = None
+
+
+def named_session(
+    headers: Headers,
+    field: Callable[[str], msgspec.Raw | None],
+    *,
+    session_header: bytes | None = None,
+) -> Identity | None:
+    """The session as the client names it, None if it names none.
+
+    ``field`` answers a top-level member of the body by its name, None (or nothing) if absent.
+    Keys are printable, never empty, and at most 257 characters long.
+    """
+    found: dict[bytes, str] = {}
+    for name, value in headers:
+        if (name in _KNOWN or name == session_header) and name not in found and value:
+            key = safe_key(value.decode("utf-8", "replace"))
+            if key:
+                found[name] = key
+    named = _from_headers(found, session_header) or _from_body(field)
+    if named is None:
+        return None
+    key, source = named
+    agent = found.get(_AGENT_HEADER)
+    if agent is not None and source is not SessionSource.CONFIGURED_HEADER:
+        return Identity(f"{key}/{agent}", source, key)
+    parent = next((found[name] for name in _PARENT_HEADERS if name in found), None)
+    return Identity(key, source, None if parent == key else parent)
+
+
+def _from_headers(
+    found: dict[bytes, str], session_header: bytes | None
+) -> tuple[str, SessionSource] | None:
+    if not found:
+        return None
+    if session_header is not None and session_header in found:
+        return found[session_header], SessionSource.CONFIGURED_HEADER
+    for name in _SESSION_HEADERS:
+        if name in found:
+            return found[name], SessionSource.HEADER
+    return None
+
+
+def _from_body(field: Callable[[str], msgspec.Raw | None]) -> tuple[str, SessionSource] | None:
+    for name in _BODY_FIELDS:
+        raw = field(name)
+        if not raw or len(memoryview(raw)) > _FIELD_BYTES_MAX:
+            continue
+        value = _decoded(raw)
+        text = _session_of_metadata(value) if name == "metadata" else value
+        key = safe_key(text) if isinstance(text, str) else ""
+        if key:
+            return key, SessionSource.BODY
+    return None
+
+
+def _decoded(data: msgspec.Raw | str) -> Any:  # noqa: ANN401  # JSON of a client's making
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _session_of_metadata(metadata: object) -> object:
+    """The session part of Claude Code's ``metadata.user_id``, in either of its two forms."""
+    user_id = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(user_id, str):
+        return None
+    if user_id.startswith("{"):
+        fields = _decoded(user_id)
+        return fields.get("session_id") if isinstance(fields, dict) else None
+    match = _SESSION_PART.search(user_id)
+    return match.group(1) if match else None
+
+
+def safe_key(text: str) -> str:
+    """A client's id as a key: itself if short and printable, else its fingerprint; "" for none."""
+    text = text.strip()
+    if not text:
+        return ""
+    is_plain = len(text) <= KEY_LENGTH_MAX and text.isprintable() and "\ufffd" not in text
+    if is_plain and not text.startswith(_RESERVED):
+        return text
+    return f"hash:{fingerprint(text.encode('utf-8', 'surrogatepass'))}"
+
+
+def chain_key(value: int) -> str:
+    """The key of a session that only its prompt identifies."""
+    return f"chain:{value:016x}"
+
+
+def body_key(value: int) -> str:
+    """The key of a request whose prompt cannot be read."""
+    return f"body:{value:016x}"

@@ -1,0 +1,202 @@
+"""The dialect of ``/v1/chat/completions``, as SGLang reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import xxhash
+
+from hashing.chain import root
+from hashing.segments import segments_of
+from router.dialect import errors, render, splice
+from router.dialect.chat_tap import chat_tap
+from router.dialect.frame import NO_RAW, BodyFrame, Envelope
+from router.dialect.memo import RenderedPart, Turn
+from router.dialect.reading import (
+    NULL,
+    adapter,
+    assembled,
+    decoded,
+    is_given,
+    is_true,
+    without_old_reasoning,
+)
+from router.dialect.render import ShapeError, need_list, need_object, need_text
+from router.dialect.splice import Edit, EditKind
+
+if TYPE_CHECKING:
+    from router.dialect.base import PromptFacts, Tap
+    from router.dialect.memo import PartMemo
+    from router.dialect.options import DialectOptions
+    from router.dialect.reading import Assembled
+    from router.errors import RouterError
+
+_MESSAGE_SEED: Final = 1
+_TOOLS_SEED: Final = 2
+_ASK: Final = b'"stream_options":{"include_usage":true}'
+_ASSISTANT: Final = "assistant"
+_SYSTEM_ROLES: Final = frozenset({"system", "developer"})
+_TURNS: Final = {"system": Turn.SYSTEM, "developer": Turn.SYSTEM, "user": Turn.USER}
+
+
+class ChatBody(Envelope, gc=False):
+    """What is read of a body."""
+
+    stream_options: msgspec.Raw = NO_RAW
+    chat_template_kwargs: msgspec.Raw = NO_RAW
+    reasoning_effort: msgspec.Raw = NO_RAW
+    lora_path: msgspec.Raw = NO_RAW
+    cache_salt: msgspec.Raw = NO_RAW
+    extra_key: msgspec.Raw = NO_RAW
+    input_ids: msgspec.Raw = NO_RAW
+
+
+class OpenAiChat(BodyFrame[ChatBody]):
+    """OpenAI chat completions."""
+
+    name = "openai-chat"
+
+    def __init__(self, options: DialectOptions, memo: PartMemo) -> None:
+        super().__init__(ChatBody, options, memo)
+
+    def outgoing(self, body: bytes, facts: PromptFacts) -> tuple[bytes, bool]:
+        """The body to forward, and whether the usage event is to be stripped from the answer."""
+        edit = facts.edit
+        if edit is None:
+            return body, False
+        changed = splice.spliced(body, edit)
+        if changed is None:
+            fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+            fields["stream_options"] = msgspec.Raw(edit.new)
+            changed = splice.rebuilt(fields)
+        return changed, True
+
+    def tap(self, *, is_stream: bool, strip_usage: bool) -> Tap:
+        """A follower for one answer."""
+        return chat_tap(is_stream=is_stream, strip_usage=strip_usage)
+
+    def error_body(self, error: RouterError) -> bytes:
+        """The error as this API's JSON body."""
+        return errors.openai_error(error)
+
+    def error_event(self, error: RouterError) -> bytes:
+        """The error as the events that end a stream of this API."""
+        return errors.openai_error_event(error)
+
+    @override
+    def _rendered(self, parsed: ChatBody) -> tuple[Assembled, Edit | None]:
+        if not parsed.messages or is_given(parsed.input_ids):
+            raise ShapeError("a prompt without messages")
+        kwargs = decoded(parsed.chat_template_kwargs)
+        if kwargs is not None:
+            kwargs = need_object(kwargs, "chat_template_kwargs")
+        turns = self._parts(parsed.messages, _MESSAGE_SEED, _rendered_message)
+        if self._is_old_reasoning_stripped(kwargs):
+            turns = without_old_reasoning(turns)
+        settings = render.settings_bytes(
+            (
+                ("adapter", adapter(parsed.model) or decoded(parsed.lora_path)),
+                ("cache_salt", decoded(parsed.cache_salt)),
+                ("extra_key", decoded(parsed.extra_key)),
+                ("kwargs", _rendering_kwargs(kwargs)),
+                ("effort", decoded(parsed.reasoning_effort)),
+            )
+        )
+        tools = self._tools(parsed)
+        head = [] if tools is None else [tools]
+        return assembled(head, turns, seed=root(settings)), self._edit(parsed)
+
+    def _edit(self, parsed: ChatBody) -> Edit | None:
+        if not self._options.is_usage_asked or not is_true(parsed.stream):
+            return None
+        asked = parsed.stream_options
+        if not asked:
+            return Edit(EditKind.APPEND_MEMBER, new=_ASK)
+        old = bytes(asked)
+        if old == NULL:
+            return Edit(EditKind.REBUILD, new=b'{"include_usage":true}')
+        fields = msgspec.json.decode(asked, type=dict[str, msgspec.Raw])
+        if is_true(fields.get("include_usage", NO_RAW)):
+            return None
+        fields["include_usage"] = msgspec.Raw(b"true")
+        return Edit(EditKind.REPLACE, old, splice.rebuilt(fields))
+
+    def _is_old_reasoning_stripped(self, kwargs: dict[str, Any] | None) -> bool:
+        keep = None if kwargs is None else kwargs.get("preserve_thinking")
+        return self._options.is_old_reasoning_stripped if keep is None else not keep
+
+    def _tools(self, parsed: ChatBody) -> RenderedPart | None:
+        """The declared tools; those that a tool choice keeps out of the prompt are left out."""
+        if not is_given(parsed.tools):
+            return None
+        only = chosen(decoded(parsed.tool_choice))
+        if only == "":
+            return None
+        key = xxhash.xxh3_128_digest(parsed.tools, _TOOLS_SEED)
+        if only is not None:
+            key += only.encode()
+        return self._part(key, lambda: _rendered_tools(parsed.tools, only))
+
+
+def chosen(tool_choice: object) -> str | None:
+    """The one tool that stays in the prompt; "" if none does, None if all do."""
+    if tool_choice == "none":
+        return ""
+    function = tool_choice.get("function") if isinstance(tool_choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) and name else None
+
+
+def _rendering_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What the template is told; ``preserve_thinking`` shows in the messages themselves."""
+    return {key: kwargs[key] for key in kwargs if key != "preserve_thinking"} if kwargs else None
+
+
+def _rendered_message(raw: msgspec.Raw) -> RenderedPart:
+    fields = need_object(msgspec.json.decode(raw), "a message")
+    role = need_text(fields.get("role"), "a message's role").lower()
+    if role == "user":
+        return _part(render.render_message(role, render.content_parts(fields.get("content"))), role)
+    calls = [_call(call) for call in need_list(fields.get("tool_calls") or [], "tool_calls")]
+    reasoning = need_text(fields.get("reasoning_content") or "", "reasoning_content")
+    content = render.content_parts(fields.get("content"), separator=" " if role == "tool" else "")
+    call_id = need_text(fields.get("tool_call_id") or "", "tool_call_id") if role == "tool" else ""
+    name = need_text(fields.get("name") or "", "a message's name")
+    tools = fields.get("tools")
+    more = b"" if tools is None else render.json_bytes(tools)
+
+    def rendered(thoughts: str) -> bytes:
+        return render.render_message(
+            role, content, name=name, call_id=call_id, reasoning=thoughts, calls=calls, more=more
+        )
+
+    bare = _part(rendered(""), role, has_calls=bool(calls)) if reasoning else None
+    return _part(rendered(reasoning), role, has_calls=bool(calls), bare=bare)
+
+
+def _part(
+    rendered: bytes, role: str, *, has_calls: bool = False, bare: RenderedPart | None = None
+) -> RenderedPart:
+    turn = _TURNS.get(role, Turn.OTHER)
+    if role == _ASSISTANT and not has_calls:
+        turn = Turn.ANSWER
+    return RenderedPart(*segments_of([rendered]), turn, bare)
+
+
+def _call(call: object) -> bytes:
+    fields = need_object(call, "a tool call")
+    function = need_object(fields.get("function"), "a tool call's function")
+    return render.call_part(fields.get("id"), function.get("name"), function.get("arguments"))
+
+
+def _rendered_tools(raw: msgspec.Raw, only: str | None) -> RenderedPart:
+    parts = []
+    for tool in need_list(msgspec.json.decode(raw), "tools"):
+        fields = need_object(tool, "a tool")
+        function = need_object(fields.get("function"), "a tool's function")
+        if only is None or function.get("name") == only:
+            kind = need_text(fields.get("type") or "function", "a tool's type")
+            is_deferred = fields.get("defer_loading")
+            parts.append(render.tool_part(function, kind=kind, is_deferred=is_deferred))
+    return RenderedPart(*segments_of(render.render_tools(parts)))

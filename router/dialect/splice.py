@@ -1,0 +1,82 @@
+"""Changing one place of a JSON body and no other byte.
+
+A decoded value does not tell where it stood, so its place is found by its exact bytes, and only
+where these occur exactly once: then the one occurrence is the value. Elsewhere the caller builds
+the top level anew from the values' own bytes (:func:`rebuilt`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BLANKS: Final = b" \t\r\n"
+_COMMA: Final = ord(",")
+
+
+class EditKind(StrEnum):
+    """What is done to the body."""
+
+    APPEND_MEMBER = "append-member"
+    REMOVE_ELEMENT = "remove-element"
+    REPLACE = "replace"
+    REBUILD = "rebuild"
+
+
+@dataclass(slots=True, frozen=True)
+class Edit:
+    """One change of a body that was read as a JSON object with at least one member.
+
+    ``old`` is what is there now (an array's element, or any bytes), ``new`` what takes its place
+    (for ``append-member``: ``"key":value``). ``rebuild`` needs neither.
+    """
+
+    kind: EditKind
+    old: bytes = b""
+    new: bytes = b""
+
+
+def spliced(body: bytes, edit: Edit) -> bytes | None:
+    """The body with the edit made, None if its place cannot be told for certain."""
+    if edit.kind is EditKind.APPEND_MEMBER:
+        end = body.rfind(b"}")  # of a JSON object the last non-blank byte
+        return b"".join((body[:end], b",", edit.new, body[end:]))
+    if edit.kind is EditKind.REBUILD:
+        return None
+    start = body.find(edit.old)
+    if start < 0 or body.find(edit.old, start + 1) >= 0:
+        return None
+    end = start + len(edit.old)
+    if edit.kind is EditKind.REMOVE_ELEMENT:
+        start, end = _with_comma(body, start, end)
+    return b"".join((body[:start], edit.new, body[end:]))
+
+
+def _with_comma(body: bytes, start: int, end: int) -> tuple[int, int]:
+    """An element's extent with one comma beside it: the one behind, else the one before."""
+    behind = end
+    while body[behind] in _BLANKS:
+        behind += 1
+    if body[behind] == _COMMA:
+        return start, behind + 1
+    before = start
+    while body[before - 1] in _BLANKS:
+        before -= 1
+    if body[before - 1] == _COMMA:
+        return before - 1, end
+    return start, end
+
+
+def rebuilt(fields: Mapping[str, msgspec.Raw]) -> bytes:
+    """A JSON object with these members; every value keeps its own bytes."""
+    return b"{" + b",".join([_member(key, value) for key, value in fields.items()]) + b"}"
+
+
+def _member(key: str, value: msgspec.Raw) -> bytes:
+    return msgspec.json.encode(key) + b":" + bytes(value)

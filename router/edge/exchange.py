@@ -1,0 +1,389 @@
+"""One exchange: placed by the core, tried on replicas until one answers, relayed to the client.
+
+``arrive -> dispatch -> hold the head until the first event -> stream -> done``. Before the first
+model event reaches the client a failure moves the request to another replica; afterwards a failure
+ends the stream with an error event of the dialect. The ticket is finished exactly once, whichever
+way the exchange ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from router.edge.answers import (
+    error_fields,
+    forwarded_fields,
+    placement_fields,
+    relayed_fields,
+    request_head,
+    waiting_fields,
+)
+from router.edge.reading import AnswerReader, Step
+from router.edge.relay import HEARTBEAT
+from router.errors import (
+    ConnectFailed,
+    FirstEventTimeout,
+    StreamStalled,
+    UpstreamProtocol,
+    UpstreamStatus,
+)
+from router.state.history import Outcome
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from router.core import Ticket
+    from router.dialect.base import Dialect
+    from router.edge.context import Door
+    from router.edge.relay import Client, Relay
+    from router.edge.upstream import UpstreamConnection
+    from router.errors import RouterError, UpstreamError
+    from router.framing.events import RequestHead, ResponseEvent
+
+_BODILESS: Final = (204, 304)
+
+
+class Exchange:
+    """One request of one client, from its whole body to its last byte."""
+
+    __slots__ = (
+        "_body",
+        "_client",
+        "_connecting",
+        "_deadline_s",
+        "_dialect",
+        "_door",
+        "_fields",
+        "_is_flowing",
+        "_is_heard",
+        "_is_over",
+        "_is_raced",
+        "_is_stream",
+        "_last_beat_s",
+        "_last_heard_s",
+        "_reader",
+        "_relay",
+        "_request",
+        "_request_id",
+        "_started_s",
+        "_strip_usage",
+        "_ticket",
+        "_upstream",
+    )
+
+    def __init__(
+        self,
+        *,
+        door: Door,
+        client: Client,
+        relay: Relay,
+        dialect: Dialect,
+        request: RequestHead,
+        request_id: str,
+    ) -> None:
+        self._door = door
+        self._client = client
+        self._relay = relay
+        self._dialect = dialect
+        self._request = request
+        self._request_id = request_id
+        self._body = b""
+        self._fields = b""
+        self._strip_usage = False
+        self._is_stream = False
+        self._is_raced = False
+        self._is_heard = False
+        self._is_flowing = False
+        self._is_over = False
+        self._ticket: Ticket | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._upstream: UpstreamConnection | None = None
+        self._reader: AnswerReader | None = None
+        self._started_s = self._last_beat_s = self._last_heard_s = self._deadline_s = 0.0
+
+    # Placing
+
+    def start(self, body: bytes) -> None:
+        """Place the request and dispatch it, in one step.
+
+        Raises:
+            ClientError: the body cannot be read.
+            Refused: no replica can take the request.
+        """
+        door = self._door
+        facts = self._dialect.read(body, self._request.headers)
+        self._is_stream = facts.is_stream
+        self._body, self._strip_usage = self._dialect.outgoing(body, facts)
+        self._fields = forwarded_fields(
+            self._request.headers, body_bytes=len(self._body), request_id=self._request_id
+        )
+        self._started_s = door.now_s()
+        self._ticket = door.core.arrive(facts, self._started_s)
+        self._dispatch(self._started_s)
+
+    def _dispatch(self, now_s: float, *, is_fresh: bool = False) -> None:
+        ticket = self._ticket
+        assert ticket is not None
+        limits = self._door.limits
+        self._deadline_s = now_s + (limits.first_event_s if self._is_stream else limits.answer_s)
+        self._reader = AnswerReader(
+            self._dialect,
+            strip_usage=self._strip_usage,
+            hold_bytes_max=limits.body_hold_bytes_max,
+        )
+        pool = self._door.pool
+        connection = None if is_fresh else pool.take(ticket.host, ticket.port, now_s)
+        if connection is None:
+            self._connecting = pool.connect(ticket.host, ticket.port, self)
+        else:
+            self.connected(connection)
+
+    # From the replica
+
+    def connected(self, connection: UpstreamConnection) -> None:
+        """A connection to the replica is there: send the request."""
+        self._connecting = None
+        ticket, request = self._ticket, self._request
+        if self._is_over or ticket is None:
+            connection.abort()
+            return
+        self._upstream = connection
+        self._client.watch(connection)
+        connection.send(
+            self,
+            request_head(request.method, request.target, ticket.host, ticket.port, self._fields),
+            self._body,
+        )
+
+    def connect_failed(self, error: ConnectFailed) -> None:
+        """No connection could be made in time."""
+        self._connecting = None
+        if not self._is_over:
+            self._fail(error)
+
+    def on_read(self, events: list[ResponseEvent]) -> None:
+        """What one read from the replica brought; it goes out in one write."""
+        reader = self._reader
+        assert reader is not None
+        self._is_heard = True
+        step = reader.read(events)
+        if step is Step.ELSEWHERE:
+            assert reader.error is not None
+            if self._try_elsewhere(reader.error):
+                return
+            step = reader.accept()
+        if step is Step.RELAY:
+            self._forward(reader)
+        elif step is Step.BROKEN:
+            assert reader.error is not None
+            self._fail(reader.error)
+
+    def on_lost(self) -> None:
+        """The connection is gone without a fault in what it brought so far."""
+        upstream, self._upstream = self._upstream, None
+        assert upstream is not None
+        if upstream.is_reused and not upstream.has_answered and not self._is_raced:
+            # The keep-alive race: the replica closed an idle connection as this request was sent.
+            self._is_raced = True
+            self._client.watch(None)
+            self._dispatch(self._door.now_s(), is_fresh=True)
+            return
+        when = "before its answer was whole" if upstream.has_answered else "without an answer"
+        self._fail(
+            UpstreamProtocol("bad-upstream-response", f"The replica closed the connection {when}.")
+        )
+
+    # To the client
+
+    def _forward(self, reader: AnswerReader) -> None:
+        if not self._is_flowing:
+            self._begin(reader)
+        elif not reader.is_end:
+            self._relay.send(reader.take())
+        elif reader.is_cut:
+            self._cut(
+                UpstreamProtocol("stream-cut", "The replica's stream ended without its end mark.")
+            )
+        else:
+            data = reader.take()
+            self._settle(reader)
+            self._relay.end(data)
+
+    def _begin(self, reader: AnswerReader) -> None:
+        """Send the head with the first bytes; from here on nothing is tried again."""
+        head, ticket = reader.head, self._ticket
+        assert head is not None
+        assert ticket is not None
+        if self._relay.is_open and not reader.is_stream:
+            # Comments were sent: the status of this answer can only be told in an event.
+            self._give_up(
+                reader.failure()
+                or UpstreamStatus("upstream-status", "The replica did not answer with a stream.")
+            )
+            return
+        failure = reader.failure()
+        self._is_flowing = True
+        self._body = b""
+        if reader.has_begun:
+            self._door.core.began(ticket, self._door.now_s())
+        fields = relayed_fields(head.status, head.headers, ticket, self._request_id)
+        data, relay = reader.take(), self._relay
+        if not reader.is_end:
+            self._open(fields, data)
+            return
+        self._settle(reader, failure)
+        if reader.is_stream:
+            if relay.is_open:
+                relay.end(data)
+            else:
+                relay.open(fields, data, is_last=True)
+        elif head.status in _BODILESS:
+            relay.bodiless(fields)
+        else:
+            relay.whole(fields, data)
+
+    def _open(self, fields: bytes, data: bytes) -> None:
+        if self._relay.is_open:
+            self._relay.send(data)
+        else:
+            self._relay.open(fields, data)
+
+    # Failing
+
+    def _fail(self, error: UpstreamError) -> None:
+        """The replica failed this request: try another, or tell the client."""
+        if self._is_flowing:
+            self._cut(error)
+        elif not self._try_elsewhere(error):
+            self._give_up(error)
+
+    def _try_elsewhere(self, error: UpstreamError) -> bool:
+        """Let the core move the request; False if it stays, with its connection, where it is."""
+        ticket = self._ticket
+        assert ticket is not None
+        is_unstarted = isinstance(error, (ConnectFailed, UpstreamStatus))
+        if not (is_unstarted or self._door.limits.is_started_repeated):
+            return False
+        now_s = self._door.now_s()
+        if not self._door.core.retry(ticket, error, now_s):
+            return False
+        self._drop_upstream()
+        self._is_raced = False
+        self._dispatch(now_s)
+        return True
+
+    def _cut(self, error: UpstreamError) -> None:
+        """End a stream that has begun with what is left of it and an error event."""
+        reader = self._reader
+        assert reader is not None
+        if isinstance(error, UpstreamProtocol):
+            error = UpstreamProtocol("stream-cut", error.message)
+        data = reader.take()
+        if reader.is_stream:
+            data += self._dialect.error_event(error)
+        self._drop_upstream()
+        self._finish(Outcome.FAILED, error=error)
+        if reader.is_stream:
+            self._relay.end(data, is_cut=True)
+        else:
+            self._relay.tear(data)
+
+    def _give_up(self, error: RouterError) -> None:
+        """Nobody is left: answer the error in the dialect's shape."""
+        ticket = self._ticket
+        assert ticket is not None
+        placement = placement_fields(ticket, self._request_id)
+        self._drop_upstream()
+        self._finish(Outcome.FAILED, error=error)
+        if self._relay.is_open:
+            self._relay.end(self._dialect.error_event(error), is_cut=True)
+        else:
+            fields = error_fields(error, self._request_id, placement)
+            self._relay.whole(fields, self._dialect.error_body(error))
+
+    # Ending
+
+    def abandon(self, error: RouterError) -> bool:
+        """The router itself failed; answer ``error``. False if nothing was placed yet."""
+        if self._ticket is None or self._is_over:
+            return False
+        self._give_up(error)
+        return True
+
+    def client_gone(self) -> None:
+        """The client left: stop the replica's work at once."""
+        if not self._is_over and self._ticket is not None:
+            self._drop_upstream()
+            self._finish(Outcome.CLIENT_GONE)
+
+    def _settle(self, reader: AnswerReader, failure: UpstreamError | None = None) -> None:
+        """The answer is whole: give the connection back and close the books."""
+        upstream, self._upstream = self._upstream, None
+        self._client.watch(None)
+        if upstream is not None:
+            upstream.release(self._door.now_s())
+        failure = failure or reader.failure()
+        outcome = Outcome.DONE if failure is None else Outcome.FAILED
+        self._finish(outcome, error=failure)
+
+    def _drop_upstream(self) -> None:
+        connecting, self._connecting = self._connecting, None
+        upstream, self._upstream = self._upstream, None
+        self._client.watch(None)
+        if connecting is not None:
+            connecting.cancel()
+        if upstream is not None:
+            upstream.abort()
+
+    def _finish(self, outcome: Outcome, *, error: RouterError | None = None) -> None:
+        ticket, reader = self._ticket, self._reader
+        assert ticket is not None
+        assert not self._is_over
+        self._is_over = True
+        self._body = b""
+        door = self._door
+        usage = None if reader is None else reader.usage
+        door.observer.finished(
+            door.core.finish(ticket, outcome, door.now_s(), usage=usage, error=error)
+        )
+
+    # Time
+
+    def sweep(self, now_s: float) -> None:
+        """Act on what has taken too long; called a few times a second."""
+        if self._is_heard or self._client.is_paused:
+            self._is_heard = False
+            self._last_heard_s = now_s
+        limits = self._door.limits
+        if self._is_flowing:
+            if now_s - self._last_heard_s > limits.stream_idle_s:
+                self._cut(
+                    StreamStalled(
+                        "stream-stalled",
+                        f"No byte from the replica for {limits.stream_idle_s:g} s.",
+                    )
+                )
+        elif now_s >= self._deadline_s:
+            waited_s = limits.first_event_s if self._is_stream else limits.answer_s
+            self._fail(
+                FirstEventTimeout("first-event-timeout", f"No answer within {waited_s:g} s.")
+            )
+        elif self._is_stream:
+            self._beat(now_s)
+
+    def probe(self) -> None:
+        """The client has closed its side: make sure that it still listens."""
+        if not self._is_flowing and not self._is_over:
+            self._relay.probe()
+
+    def _beat(self, now_s: float) -> None:
+        """Once the head has been held for too long, send it and a comment now and then."""
+        relay, limits = self._relay, self._door.limits
+        if not relay.is_open:
+            if now_s - self._started_s >= limits.head_hold_s:
+                assert self._ticket is not None
+                self._last_beat_s = now_s
+                relay.open(waiting_fields(self._ticket, self._request_id), HEARTBEAT)
+        elif now_s - self._last_beat_s >= limits.heartbeat_s and not self._client.is_paused:
+            self._last_beat_s = now_s
+            relay.send(HEARTBEAT)

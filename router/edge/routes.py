@@ -1,0 +1,125 @@
+"""What a path and method lead to: a dialect, an answer of the router's own, or an error."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from router.edge.answers import JSON
+from router.errors import ClientError
+from router.framing.writing import status_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from router.core import RouterCore
+    from router.dialect.base import Dialect
+    from router.edge.limits import EdgeLimits
+    from router.framing.events import RequestHead
+
+_DEFAULT_PATH: Final = "/v1/chat/completions"
+_MODELS: Final = "/v1/models"
+_HEALTH: Final = "/health"
+_READING: Final = (b"GET", b"HEAD")
+
+
+@dataclass(slots=True)
+class Route:
+    """Where one request goes. ``dialect`` shapes its errors, and serves it if ``is_generation``.
+
+    ``error`` is what is wrong with the head, None if nothing.
+    """
+
+    path: str
+    dialect: Dialect
+    is_generation: bool
+    error: ClientError | None
+
+
+def route(head: RequestHead, dialects: Mapping[str, Dialect], limits: EdgeLimits) -> Route:
+    """Find where a request goes, and what its head alone rules out."""
+    path = head.path.decode("ascii", "replace")
+    dialect = dialects.get(path)
+    if dialect is None:
+        return Route(path, nearest(path, dialects), is_generation=False, error=_own(path, head))
+    error = None
+    if head.method != b"POST":
+        error = ClientError(
+            "method-not-allowed", f"{path} takes POST, not {head.method.decode('ascii')}."
+        )
+    elif head.content_length is not None and head.content_length > limits.body_bytes_max:
+        error = too_large(head.content_length, limits)
+    else:
+        error = _content_fault(head)
+    return Route(path, dialect, is_generation=True, error=error)
+
+
+def nearest(path: str, dialects: Mapping[str, Dialect]) -> Dialect:
+    """The dialect whose errors a client of this path reads: by its first steps, else OpenAI's."""
+    for known, dialect in dialects.items():
+        if path.startswith(known + "/"):
+            return dialect
+    return dialects.get(_DEFAULT_PATH) or next(iter(dialects.values()))
+
+
+def too_large(body_bytes: int, limits: EdgeLimits) -> ClientError:
+    """The error for a body above the limit; ``body_bytes`` is what is known of its size."""
+    return ClientError(
+        "too-large",
+        f"The body has {body_bytes} bytes, more than the {limits.body_bytes_max} allowed;"
+        " shorten the conversation or raise the limit.",
+    )
+
+
+def own_answer(path: str, core: RouterCore) -> tuple[bytes, bytes]:
+    """Status line with headers, and body, of what the router answers itself."""
+    if path == _HEALTH:
+        is_ready = core.is_ready
+        body: object = {"status": "ok" if is_ready else "no-replica-ready"}
+        return status_line(200 if is_ready else 503) + JSON, _json(body)
+    models = [_model(name) for name in core.models()]
+    if path == _MODELS:
+        return status_line(200) + JSON, _json({"object": "list", "data": models})
+    name = path[len(_MODELS) + 1 :]
+    for model in models:
+        if model["id"] == name:
+            return status_line(200) + JSON, _json(model)
+    raise ClientError("unknown-path", f"No replica serves a model {name!r}.")
+
+
+def _own(path: str, head: RequestHead) -> ClientError | None:
+    """What is wrong with a request that no dialect serves."""
+    if path not in (_HEALTH, _MODELS) and not path.startswith(_MODELS + "/"):
+        return ClientError("unknown-path", f"There is nothing at {path}.")
+    if head.method not in _READING:
+        method = head.method.decode("ascii")
+        return ClientError("method-not-allowed", f"{path} takes GET, not {method}.")
+    return None
+
+
+def _content_fault(head: RequestHead) -> ClientError | None:
+    for name, value in head.headers:
+        if name == b"content-type":
+            kind = value.partition(b";")[0].strip().lower()
+            if kind not in (b"application/json", b""):
+                return ClientError(
+                    "bad-content-type",
+                    f"The content type is {kind.decode('ascii', 'replace')!r};"
+                    " send application/json.",
+                )
+        elif name == b"content-encoding" and value.lower() not in (b"identity", b""):
+            return ClientError(
+                "bad-content-type",
+                f"The content encoding {value.decode('ascii', 'replace')!r} is not read;"
+                " send the body uncompressed.",
+            )
+    return None
+
+
+def _model(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "homeport"}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,104 @@
+"""The front door: listens, looks after the time-outs, and closes without losing an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import uvloop
+
+from router.edge.context import Door
+from router.edge.downstream import ClientConnection
+from router.edge.upstream import UpstreamPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from router.core import RouterCore
+    from router.dialect.base import Dialect
+    from router.edge.context import Observer
+    from router.edge.limits import EdgeLimits
+
+_BACKLOG = 1024
+_T = TypeVar("_T")
+
+
+def run(main: Coroutine[Any, Any, _T]) -> _T:
+    """Run ``main`` on the data plane's event loop."""
+    return uvloop.run(main)
+
+
+class FrontDoor:
+    """Serves the dialects' paths by placing each request through the core."""
+
+    def __init__(
+        self,
+        *,
+        core: RouterCore,
+        dialects: Mapping[str, Dialect],
+        limits: EdgeLimits,
+        observer: Observer,
+        now_s: Callable[[], float],
+    ) -> None:
+        assert dialects, "a front door without a dialect serves nothing"
+        self._door = Door(
+            core=core,
+            dialects=dialects,
+            limits=limits,
+            observer=observer,
+            now_s=now_s,
+            pool=UpstreamPool(limits),
+        )
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_empty = asyncio.Event()
+
+    @property
+    def n_connections(self) -> int:
+        """Clients connected now."""
+        return len(self._door.connections)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; answers the port, which the system chooses if ``port`` is 0.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: ClientConnection(self._door), host, port, backlog=_BACKLOG
+        )
+        self._sweep()
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def stop(self) -> None:
+        """Accept nothing more, let running answers end for at most ``drain_s``, then close."""
+        door = self._door
+        door.is_draining = True
+        if self._server is not None:
+            self._server.close()
+        for connection in list(door.connections):
+            connection.drain()
+        try:
+            async with asyncio.timeout(door.limits.drain_s):
+                while door.connections:
+                    self._is_empty.clear()
+                    await self._is_empty.wait()
+        except TimeoutError:
+            for connection in list(door.connections):
+                connection.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+        door.pool.close()
+
+    def _sweep(self) -> None:
+        """The one timer: a tick a few times a second, instead of a timer for every wait."""
+        door = self._door
+        self._timer = asyncio.get_running_loop().call_later(door.limits.sweep_s, self._sweep)
+        now_s = door.now_s()
+        for connection in list(door.connections):
+            connection.sweep(now_s)
+        door.pool.sweep(now_s)
+        if not door.connections:
+            self._is_empty.set()

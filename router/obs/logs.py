@@ -1,0 +1,75 @@
+"""Logs: an event's name, then key=value. One line a request at info, never a word of a prompt."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from router.obs.metrics import Counts
+    from router.state.history import RequestRecord
+
+_FORMAT: Final = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s"
+_access: Final = logging.getLogger("homeport.access")
+
+
+def configure(level: str) -> None:
+    """Send the router's logs to standard error from ``level`` on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(_FORMAT, datefmt="%Y-%m-%dT%H:%M:%S"))
+    root = logging.getLogger("homeport")
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    root.propagate = False
+
+
+def quoted(value: str) -> str:
+    """A value for a log line: quoted if it holds blanks, quotes or control characters."""
+    return value if value.isprintable() and " " not in value and '"' not in value else repr(value)
+
+
+class Observer:
+    """Told of each request's end by the edge: counts it, and writes its line."""
+
+    def __init__(self, counts: Counts, *, access_log: bool) -> None:
+        self._counts = counts
+        self._writes = access_log and _access.isEnabledFor(logging.INFO)
+
+    def finished(self, record: RequestRecord) -> None:
+        """A placed request is over."""
+        self._counts.finished(record)
+        if self._writes:
+            _access.info(
+                "request session=%s source=%s dialect=%s model=%s stream=%d replica=%s reason=%s "
+                "tries=%d prompt=%s predicted=%d cached=%s output=%s ttft_s=%s duration_s=%.3f "
+                "outcome=%s error=%s",
+                quoted(record.session_key),
+                record.session_source,
+                record.dialect,
+                quoted(record.model),
+                record.is_stream,
+                record.replica_id,
+                record.reason,
+                record.n_tries,
+                _or_dash(record.reported_prompt_tokens),
+                record.predicted_cached_tokens,
+                _or_dash(record.reported_cached_tokens),
+                _or_dash(record.output_tokens),
+                "-" if record.ttft_s is None else f"{record.ttft_s:.3f}",
+                record.duration_s,
+                record.outcome,
+                record.error_code or "-",
+            )
+
+    def turned_away(self, *, code: str, dialect: str, target: str) -> None:
+        """The router answered a request itself, without placing it."""
+        self._counts.turned_away[code] += 1
+        if self._writes:
+            _access.info(
+                "turned-away code=%s dialect=%s target=%s", code, dialect, quoted(target[:200])
+            )
+
+
+def _or_dash(value: int | None) -> int | str:
+    return "-" if value is None else value

@@ -1,0 +1,215 @@
+"""Every metric of the router, declared here and nowhere else.
+
+On the path there are only plain integers (:class:`Counts` and the core's own state); a scrape turns
+them into metrics. Labels are enumerations, dialects, error codes and replica ids, never anything a
+client sent.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from router.state.health import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prometheus_client.metrics_core import Metric
+
+    from router.core import RouterCore
+    from router.state.history import RequestRecord
+
+_TTFT_BOUNDS_S: Final = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4)
+_PRICE_PARTS: Final = ("wait_s", "prefill_s", "interference_s", "pressure_s")
+
+METRICS: Final[dict[str, str]] = {
+    "homeport_requests_total": "requests that were placed and have ended, by dialect and outcome",
+    "homeport_turned_away_total": "requests answered by the router itself, by error code",
+    "homeport_errors_total": "placed requests that failed, by error code",
+    "homeport_retries_total": "requests sent to another replica before their first event",
+    "homeport_decisions_total": "placed requests, by the policy's reason",
+    "homeport_sessions_moved_total": "sessions that left a home which could still take them",
+    "homeport_sessions_rehomed_total": "sessions that lost their home (down, draining, full)",
+    "homeport_prompt_tokens_total": "prompt tokens the engines reported",
+    "homeport_cached_tokens_total": "of these, tokens they had cached",
+    "homeport_predicted_cached_tokens_total": "cached tokens the router had predicted for the same",
+    "homeport_ttft_seconds": "from a request's arrival to its first model event",
+    "homeport_duration_seconds": "from a request's arrival to its end",
+    "homeport_price_seconds_total": "the chosen replicas' prices, by part",
+    "homeport_sessions_live": "sessions seen within the live time",
+    "homeport_replica_state": "1 for the state a replica is in",
+    "homeport_replica_inflight": "requests in flight at a replica, as the router believes",
+    "homeport_replica_backlog_seconds": "prefill dispatched to a replica and not yet begun",
+    "homeport_replica_live_sessions": "live sessions whose home a replica is",
+    "homeport_replica_live_tokens": "their tokens",
+    "homeport_replica_capacity_tokens": "tokens a replica can hold, device and host tier",
+    "homeport_replica_held_bytes": "canonical bytes a replica is believed to hold",
+    "homeport_replica_requests_total": "placed requests that ended at a replica",
+    "homeport_replica_cached_tokens_total": "cached tokens a replica reported",
+    "homeport_replica_prompt_tokens_total": "prompt tokens a replica reported",
+    "homeport_replica_failures_total": "failed tries at a replica",
+}
+"""Name and meaning of each; ``docs/metrics.md`` has the same rows."""
+
+
+class Histogram:
+    """Counts below fixed bounds, and a sum: what a scrape needs."""
+
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(_TTFT_BOUNDS_S) + 1)
+        self.sum_s = 0.0
+
+    def add(self, value_s: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(_TTFT_BOUNDS_S, value_s)] += 1
+        self.sum_s += value_s
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative counts by upper bound, the last one infinite."""
+        rows: list[tuple[str, float]] = []
+        total = 0
+        for bound, count in zip((*_TTFT_BOUNDS_S, float("inf")), self.counts, strict=True):
+            total += count
+            rows.append(("+Inf" if bound == float("inf") else str(bound), total))
+        return rows
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the edge counts; plain integers, bounded by the enumerations they are keyed by."""
+
+    requests: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    errors: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    turned_away: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    decisions: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    price_us: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    ttft: Histogram = field(default_factory=Histogram)
+    duration: Histogram = field(default_factory=Histogram)
+
+    def finished(self, record: RequestRecord) -> None:
+        """Count a placed request that is over."""
+        self.requests[record.dialect, str(record.outcome)] += 1
+        self.decisions[record.reason] += 1
+        if record.error_code is not None:
+            self.errors[record.error_code] += 1
+        price = record.prices.get(record.replica_id)
+        if price is not None:
+            for part in _PRICE_PARTS:
+                self.price_us[part] += round(getattr(price, part) * 1e6)
+        if record.ttft_s is not None:
+            self.ttft.add(record.ttft_s)
+        self.duration.add(record.duration_s)
+
+
+class RouterMetrics(Collector):
+    """Turns the core's state and the counts into metrics when scraped."""
+
+    def __init__(self, core: RouterCore, counts: Counts) -> None:
+        self._core = core
+        self._counts = counts
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Every metric of :data:`METRICS`."""
+        yield from self._requests()
+        yield from self._totals()
+        yield from self._replicas()
+
+    def _requests(self) -> Iterator[Metric]:
+        counts = self._counts
+        requests = _counter("homeport_requests_total", "dialect", "outcome")
+        for (dialect, outcome), n in counts.requests.items():
+            requests.add_metric([dialect, outcome], n)
+        yield requests
+        for name, label, table in (
+            ("homeport_turned_away_total", "code", counts.turned_away),
+            ("homeport_errors_total", "code", counts.errors),
+            ("homeport_decisions_total", "reason", counts.decisions),
+        ):
+            family = _counter(name, label)
+            for value, n in table.items():
+                family.add_metric([value], n)
+            yield family
+        prices = _counter("homeport_price_seconds_total", "part")
+        for part, us in counts.price_us.items():
+            prices.add_metric([part.removesuffix("_s")], us / 1e6)
+        yield prices
+        for name, histogram in (
+            ("homeport_ttft_seconds", counts.ttft),
+            ("homeport_duration_seconds", counts.duration),
+        ):
+            shape = HistogramMetricFamily(name, METRICS[name])
+            shape.add_metric([], histogram.buckets(), histogram.sum_s)
+            yield shape
+
+    def _totals(self) -> Iterator[Metric]:
+        totals = self._core.history.totals
+        for name, value in (
+            ("homeport_retries_total", totals.retries),
+            ("homeport_sessions_moved_total", totals.moves),
+            ("homeport_sessions_rehomed_total", totals.rehomes),
+            ("homeport_prompt_tokens_total", totals.prompt_tokens),
+            ("homeport_cached_tokens_total", totals.cached_tokens),
+            ("homeport_predicted_cached_tokens_total", totals.predicted_cached_tokens),
+        ):
+            family = _counter(name)
+            family.add_metric([], value)
+            yield family
+        yield GaugeMetricFamily(
+            "homeport_sessions_live",
+            METRICS["homeport_sessions_live"],
+            value=self._core.pins.live_count,
+        )
+
+    def _replicas(self) -> Iterator[Metric]:
+        replicas = self._core.fleet.replicas()
+        states = _gauge("homeport_replica_state", "replica", "state")
+        for replica in replicas:
+            for state in State:
+                states.add_metric([replica.replica_id, state.value], float(replica.state is state))
+        yield states
+        held = self._core.index.held_bytes
+        gauges: tuple[tuple[str, Callable[..., float]], ...] = (
+            ("homeport_replica_inflight", lambda r: r.inflight),
+            ("homeport_replica_backlog_seconds", lambda r: r.backlog_s),
+            ("homeport_replica_live_sessions", lambda r: r.live_sessions),
+            ("homeport_replica_live_tokens", lambda r: r.live_tokens),
+            ("homeport_replica_capacity_tokens", lambda r: r.capacity_tokens),
+            ("homeport_replica_held_bytes", lambda r: held(r.replica_id)),
+        )
+        counters: tuple[tuple[str, Callable[..., float]], ...] = (
+            ("homeport_replica_requests_total", lambda r: r.counters.requests),
+            ("homeport_replica_prompt_tokens_total", lambda r: r.counters.prompt_tokens),
+            ("homeport_replica_cached_tokens_total", lambda r: r.counters.cached_tokens),
+            ("homeport_replica_failures_total", lambda r: r.counters.failures),
+        )
+        for make, rows in ((_gauge, gauges), (_counter, counters)):
+            for name, read in rows:
+                family = make(name, "replica")
+                for replica in replicas:
+                    family.add_metric([replica.replica_id], read(replica))
+                yield family
+
+
+def _counter(name: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(name, METRICS[name], labels=labels)
+
+
+def _gauge(name: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, METRICS[name], labels=labels)

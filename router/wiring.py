@@ -1,0 +1,147 @@
+"""The composition root: settings become objects here, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import signal
+from typing import TYPE_CHECKING, Final
+
+from router.clock import now_s
+from router.control.api import ControlApi
+from router.control.probes import Probes
+from router.core import CoreParameters, RouterCore
+from router.dialect import dialects
+from router.dialect.options import DialectOptions
+from router.edge.limits import EdgeLimits
+from router.edge.server import FrontDoor
+from router.obs.logs import Observer, configure
+from router.obs.metrics import Counts, RouterMetrics
+from router.policy import registry
+from router.state.fleet import ReplicaSpec, parse_url
+from router.tasks import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from router.settings import Settings
+
+_log = logging.getLogger("homeport.serve")
+_TICK_S: Final = 1.0
+_MIB: Final = 1024 * 1024
+
+
+def edge_limits(settings: Settings) -> EdgeLimits:
+    """The edge's bounds as the settings have them; the rest keep their defaults."""
+    limits = settings.limits
+    return EdgeLimits(
+        body_bytes_max=int(limits.body_mib_max * _MIB),
+        connections_max=limits.connections_max,
+        connect_s=limits.connect_s,
+        first_event_s=limits.first_event_s,
+        answer_s=limits.answer_s,
+        head_hold_s=limits.head_hold_s,
+        heartbeat_s=limits.heartbeat_s,
+        stream_idle_s=limits.stream_idle_s,
+        request_read_s=limits.request_read_s,
+        client_idle_s=limits.client_idle_s,
+        upstream_reuse_s=limits.upstream_reuse_s,
+        drain_s=limits.drain_s,
+        is_started_repeated=settings.repeat_started,
+    )
+
+
+def dialect_options(settings: Settings) -> DialectOptions:
+    """How requests are read and changed, as the settings have it."""
+    return DialectOptions(
+        session_header=settings.session_header,
+        is_billing_line_removed=settings.strip_billing_line,
+        is_usage_asked=settings.ask_usage,
+        is_inline_system_hoisted=settings.inline_system == "hoisted",
+        is_old_reasoning_stripped=settings.old_reasoning == "stripped",
+    )
+
+
+class Router:
+    """One router: the core, its two servers and its daemons."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        dice = random.Random()  # noqa: S311  (placement, not secrets)
+        self.core = RouterCore(
+            registry.make(settings.policy),
+            dice,
+            CoreParameters(inflight_max=settings.max_inflight_per_replica),
+        )
+        for url in settings.replica:
+            address = parse_url(url)
+            assert address is not None, "settings validate replica URLs"
+            host, port = address
+            self.core.members.join(ReplicaSpec(f"{host}:{port}", host, port), now_s())
+        counts = Counts()
+        self.door = FrontDoor(
+            core=self.core,
+            dialects=dialects(dialect_options(settings)),
+            limits=edge_limits(settings),
+            observer=Observer(counts, access_log=settings.access_log),
+            now_s=now_s,
+        )
+        self.probes = Probes(self.core, interval_s=settings.probe_s, now_s=now_s, dice=dice)
+        self.api = ControlApi(
+            self.core,
+            policy=settings.policy,
+            metrics=RouterMetrics(self.core, counts),
+            now_s=now_s,
+            on_membership=self.probes.follow_membership,
+        )
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def start(self) -> tuple[int, int]:
+        """Probe the replicas once, then listen; answers the data and the control port."""
+        await self.probes.start()
+        admin_port = await self.api.start(self._settings.admin_host, self._settings.admin_port)
+        port = await self.door.start(self._settings.host, self._settings.port)
+        self._ticking = spawn(self._tick(), name="tick")
+        return port, admin_port
+
+    async def stop(self) -> None:
+        """Drain the front door within its limit, then stop the rest."""
+        await self.door.stop()
+        if self._ticking is not None:
+            self._ticking.cancel()
+        await self.probes.stop()
+        await self.api.stop()
+
+    async def _tick(self) -> None:
+        while True:
+            for replica_id in self.core.tick(now_s()):
+                _log.warning("lease-ended replica=%s", replica_id)
+                self.probes.follow_membership()
+            await asyncio.sleep(_TICK_S)
+
+
+async def serve(settings: Settings, announce: Callable[[int, int], None]) -> None:
+    """Run a router until SIGTERM or SIGINT; a second signal ends it at once."""
+    configure(settings.log_level)
+    router = Router(settings)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    port, admin_port = await router.start()
+    # What was built so far lives as long as the process: the collector need not look at it.
+    gc.collect()
+    gc.freeze()
+    announce(port, admin_port)
+
+    def on_signal() -> None:
+        if ended.is_set():
+            raise SystemExit(1)
+        ended.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    await ended.wait()
+    _log.info("draining limit_s=%s", settings.limits.drain_s)
+    await router.stop()
+    _log.info("stopped")

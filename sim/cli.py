@@ -1,0 +1,165 @@
+"""Sub-commands of the package: each function takes the remaining arguments, answers the exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PORT_MAX: Final = 65_535
+_HELP: Final = {"help_option_names": ["-h", "--help"]}
+_emulate = typer.Typer(add_completion=False, context_settings=_HELP)
+_demo = typer.Typer(add_completion=False, context_settings=_HELP)
+
+
+def emulate(arguments: Sequence[str]) -> int:
+    """Run ``homeport emulate``."""
+    return _run(_emulate, "emulate", arguments)
+
+
+@_emulate.command()
+def _emulate_command(
+    *,
+    port: Annotated[int, typer.Option(help="First port; 0: free ports.", min=0, max=_PORT_MAX)] = 0,
+    count: Annotated[int, typer.Option(help="Replicas in this process.", min=1, max=64)] = 1,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    profile: Annotated[str, typer.Option(help="Hardware profile.")] = "b200-tp4-fp8",
+    time_scale: Annotated[
+        float, typer.Option(help="Engine seconds per wall second.", min=0.01, max=10_000)
+    ] = 1.0,
+    model: Annotated[str, typer.Option(help="Served model name.")] = "kimi-k2.6",
+    max_queued_requests: Annotated[
+        int | None, typer.Option(help="Requests that may wait; default: any number.", min=1)
+    ] = None,
+    max_running_requests: Annotated[
+        int | None, typer.Option(help="Instead of the profile's.", min=1)
+    ] = None,
+    capacity_tokens: Annotated[
+        int | None, typer.Option(help="KV tokens on the device instead of the profile's.", min=64)
+    ] = None,
+    host_tokens: Annotated[
+        int | None, typer.Option(help="KV tokens in the host tier; 0: no host tier.", min=0)
+    ] = None,
+    output_tokens: Annotated[
+        int, typer.Option(help="Generated where a request does not say.", min=1)
+    ] = 500,
+    api_key: Annotated[str | None, typer.Option(help="Bearer token to demand.")] = None,
+    preserve_thinking: Annotated[
+        bool, typer.Option(help="Default of chat_template_kwargs.preserve_thinking.")
+    ] = False,
+    hoist_system: Annotated[
+        bool, typer.Option(help="Move inline system messages of /v1/messages to the head.")
+    ] = False,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Run emulated replicas: SGLang's HTTP surface over the engine model, no GPU."""
+    import asyncio
+    import logging
+
+    from replica.hardware.profiles import profile_named
+    from sim.live.emulator import EmulatorOptions, serve_until_signalled, sized
+    from sim.live.rendering.bodies import TemplateDefaults
+
+    if port and port + count - 1 > _PORT_MAX:
+        raise typer.BadParameter(
+            f"{count} ports from {port} on go beyond {_PORT_MAX}", param_hint="--port"
+        )
+    level = logging.getLevelNamesMapping().get(log_level.upper())
+    if level is None:
+        raise typer.BadParameter(f"unknown level {log_level!r}", param_hint="--log-level")
+    try:
+        facts = profile_named(profile)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--profile") from error
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    options = EmulatorOptions(
+        facts=sized(
+            facts,
+            capacity_tokens=capacity_tokens,
+            host_tokens=host_tokens,
+            max_running_requests=max_running_requests,
+        ),
+        time_scale=time_scale,
+        model=model,
+        max_queued_requests=max_queued_requests,
+        api_key=api_key,
+        output_tokens=output_tokens,
+        template=TemplateDefaults(
+            preserve_thinking=preserve_thinking, hoist_inline_system=hoist_system
+        ),
+    )
+
+    def announce(url: str) -> None:
+        print(f"replica ready url={url} profile={profile} time_scale={time_scale:g}", flush=True)
+
+    try:
+        asyncio.run(
+            serve_until_signalled(options, count=count, host=host, port=port, announce=announce)
+        )
+    except OSError as error:
+        typer.echo(f"homeport emulate: cannot listen on {host} port {port}: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def demo(arguments: Sequence[str]) -> int:
+    """Run ``homeport demo``."""
+    return _run(_demo, "demo", arguments)
+
+
+@_demo.command()
+def _demo_command(
+    *,
+    replicas: Annotated[int, typer.Option(help="Emulated replicas.", min=1, max=64)] = 3,
+    time_scale: Annotated[
+        float, typer.Option(help="Engine seconds per wall second.", min=0.01, max=1_000)
+    ] = 10.0,
+    policy: Annotated[str, typer.Option(help="Routing policy.")] = "home",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help="The router's port; default: 30000 if it is free, else any.", min=0, max=_PORT_MAX
+        ),
+    ] = None,
+    no_load: Annotated[
+        bool, typer.Option("--no-load", help="Start the fleet only, send no requests.")
+    ] = False,
+    lanes: Annotated[
+        int | None,
+        typer.Option(help="Sessions at a time; default: six a replica.", min=1, max=500),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the synthetic sessions.")] = 1,
+    duration: Annotated[
+        float | None, typer.Option(help="Stop after this many wall seconds.", min=0.1)
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object at the end, all else on stderr.")
+    ] = False,
+) -> None:
+    """Show a router at work: emulated replicas, synthetic agents and a live table. No GPU."""
+    from sim.live.demo import DemoOptions, run_demo
+
+    options = DemoOptions(
+        replicas=replicas,
+        time_scale=time_scale,
+        policy=policy,
+        port=port,
+        lanes=lanes,
+        seed=seed,
+        duration_s=duration,
+        has_load=not no_load,
+        as_json=as_json,
+    )
+    if code := run_demo(options):
+        raise typer.Exit(code)
+
+
+def _run(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
+    """Run one typer application; answer its exit code instead of leaving the process."""
+    try:
+        app(args=list(arguments), prog_name=f"homeport {name}")
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else int(left.code is not None)
+    return 0

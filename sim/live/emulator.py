@@ -1,0 +1,208 @@
+"""The emulated replica: the engine model behind SGLang's HTTP surface.
+
+``POST /emulator/fault`` plans faults for tests; see :mod:`sim.live.serving.faults`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import signal
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from sim.engine.replica_model import ReplicaModel
+from sim.live.serving.counters import Counters
+from sim.live.serving.dialects import ChatDialect, Dialect, MessagesDialect
+from sim.live.serving.faults import FaultPlan
+from sim.live.serving.generation import JSON, Generator
+from sim.live.serving.options import BODY_BYTES_MAX, EmulatorOptions
+from sim.live.serving.pacer import Pacer
+from sim.live.serving.state_api import StateApi
+from sim.live.serving.wire import encode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from aiohttp.typedefs import Handler
+
+    from replica.hardware.profiles import EngineFacts
+    from sim.engine.requests import Loads
+
+__all__ = ["EmulatedReplica", "EmulatorOptions", "serve_until_signalled", "sized", "start"]
+
+_OPEN_PATHS: Final = ("/health", "/ready", "/metrics", "/emulator/")
+_READ_BUFFER_BYTES: Final = 2**20
+_SHUTDOWN_S: Final = 0.1
+_LOG: Final = logging.getLogger("homeport.emulator")
+
+
+class EmulatedReplica:
+    """One replica that listens on ``url``."""
+
+    def __init__(self, options: EmulatorOptions) -> None:
+        self.options = options
+        self.url = ""
+        self._is_draining = False
+        self._counters = Counters()
+        model = ReplicaModel(options.facts, max_queued_requests=options.max_queued_requests)
+        self._pacer = Pacer(model, self._counters, time_scale=options.time_scale)
+        self._faults = FaultPlan()
+        self._generator = Generator(options, self._pacer, self._faults)
+
+    @property
+    def loads(self) -> Loads:
+        """The engine's state now."""
+        return self._pacer.loads()
+
+    async def drain(self) -> None:
+        """Turn unready, go on serving, and return when no request is left."""
+        self._is_draining = True
+        await self._generator.until_idle()
+
+    @asynccontextmanager
+    async def listening(self, *, host: str, port: int) -> AsyncIterator[None]:
+        """Serve on a port (0: any free one) until the block ends; then open requests are cut off.
+
+        Raises:
+            OSError: the port cannot be bound.
+        """
+        runner = web.AppRunner(
+            self._application(),
+            access_log=None,
+            handler_cancellation=True,
+            keepalive_timeout=self.options.keep_alive_s,
+            read_bufsize=_READ_BUFFER_BYTES,
+            shutdown_timeout=_SHUTDOWN_S,
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+            bound_host, bound_port = runner.addresses[0][:2]
+            self.url = f"http://{bound_host}:{bound_port}"
+            async with asyncio.TaskGroup() as group:
+                engine = group.create_task(self._pacer.run(), name=f"engine {self.url}")
+                try:
+                    yield
+                finally:
+                    await runner.cleanup()
+                    engine.cancel()
+        finally:
+            await runner.cleanup()
+
+    def _application(self) -> web.Application:
+        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[self._guard])
+        state = StateApi(
+            self.options,
+            self._pacer,
+            self._counters,
+            self._faults,
+            is_draining=lambda: self._is_draining,
+        )
+        app.add_routes(state.routes())
+        app.router.add_post("/v1/chat/completions", self._generating(ChatDialect()))
+        app.router.add_post("/v1/messages", self._generating(MessagesDialect()))
+        return app
+
+    def _generating(self, dialect: Dialect) -> Handler:
+        async def serve(request: web.Request) -> web.StreamResponse:
+            return await self._generator.serve(request, dialect)
+
+        return serve
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check the key before the body is read, and shape the errors of the HTTP layer."""
+        key = self.options.api_key
+        if key is not None and not request.path.startswith(_OPEN_PATHS):
+            given = request.headers.get("Authorization", "")
+            if not hmac.compare_digest(given.encode(), f"Bearer {key}".encode()):
+                return _error(HTTPStatus.UNAUTHORIZED, {"error": "Unauthorized"})
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            return _error(error.status, {"detail": error.reason})
+
+
+def _error(status: int, body: dict[str, str]) -> web.Response:
+    return web.Response(status=status, body=encode(body), content_type=JSON)
+
+
+def sized(
+    facts: EngineFacts,
+    *,
+    capacity_tokens: int | None = None,
+    host_tokens: int | None = None,
+    max_running_requests: int | None = None,
+) -> EngineFacts:
+    """A profile with other sizes where given, rounded down to whole pages (at least one page)."""
+    page = facts.page_tokens
+    capacity = facts.capacity_tokens if capacity_tokens is None else capacity_tokens
+    host_capacity = facts.host_capacity_tokens if host_tokens is None else host_tokens
+    return replace(
+        facts,
+        capacity_tokens=max(1, capacity // page) * page,
+        host_capacity_tokens=host_capacity // page * page,
+        max_running_requests=max_running_requests or facts.max_running_requests,
+    )
+
+
+@asynccontextmanager
+async def start(
+    options: EmulatorOptions, *, count: int = 1, host: str = "127.0.0.1", port: int = 0
+) -> AsyncIterator[list[EmulatedReplica]]:
+    """Run ``count`` replicas on consecutive ports, or on free ones where ``port`` is 0.
+
+    Raises:
+        OSError: a port cannot be bound.
+    """
+    async with AsyncExitStack() as stack:
+        replicas = []
+        for index in range(count):
+            replica = EmulatedReplica(options)
+            await stack.enter_async_context(
+                replica.listening(host=host, port=port + index if port else 0)
+            )
+            replicas.append(replica)
+        yield replicas
+
+
+async def serve_until_signalled(
+    options: EmulatorOptions,
+    *,
+    count: int,
+    host: str,
+    port: int,
+    announce: Callable[[str], None],
+) -> None:
+    """Run replicas until SIGINT (at once) or SIGTERM (after a drain); ``announce`` each url when ready.
+
+    Raises:
+        OSError: a port cannot be bound.
+    """
+    loop = asyncio.get_running_loop()
+    interrupted = asyncio.Event()
+    terminated = asyncio.Event()
+    loop.add_signal_handler(signal.SIGINT, interrupted.set)
+    loop.add_signal_handler(signal.SIGTERM, terminated.set)
+    async with start(options, count=count, host=host, port=port) as replicas:
+        for replica in replicas:
+            announce(replica.url)
+
+        async def drained() -> None:
+            await terminated.wait()
+            _LOG.info("drain replicas=%d", count)
+            async with asyncio.TaskGroup() as group:
+                for replica in replicas:
+                    group.create_task(replica.drain())
+            interrupted.set()
+
+        async with asyncio.TaskGroup() as group:
+            draining = group.create_task(drained())
+            await interrupted.wait()
+            draining.cancel()

@@ -1,0 +1,169 @@
+"""The framing against h11: the same events for any chunking, and one kind of fault for any bytes."""
+
+from __future__ import annotations
+
+import h11
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.framing.events import (
+    FramingError,
+    MessageEnd,
+    RequestEvent,
+    RequestHead,
+    ResponseEvent,
+    ResponseHead,
+)
+from router.framing.requests import RequestParser
+from router.framing.responses import ResponseParser
+
+names = st.sampled_from(["X-A", "x-b", "Accept", "Authorization", "anthropic-beta"])
+values = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=12)
+extra = st.lists(st.tuples(names, values), max_size=4)
+bodies = st.lists(st.binary(min_size=1, max_size=40), max_size=4)
+cuts = st.lists(st.integers(0, 2000), max_size=12)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> bytes:
+    parts = draw(bodies)
+    headers: list[tuple[str, str]] = [("Host", "h"), *draw(extra)]
+    if draw(st.booleans()):
+        headers.append(("Transfer-Encoding", "chunked"))
+    else:
+        headers.append(("Content-Length", str(len(b"".join(parts)))))
+    connection = h11.Connection(h11.CLIENT)
+    request = h11.Request(
+        method="POST", target=draw(st.sampled_from(["/", "/v1/x?a=b"])), headers=headers
+    )
+    return _sent(connection, request, parts)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> bytes:
+    parts = draw(bodies)
+    headers: list[tuple[str, str]] = draw(extra)
+    if draw(st.booleans()):
+        headers.append(("Transfer-Encoding", "chunked"))
+    else:
+        headers.append(("Content-Length", str(len(b"".join(parts)))))
+    connection = h11.Connection(h11.SERVER)
+    connection.receive_data(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    connection.next_event()
+    connection.next_event()
+    status = draw(st.sampled_from([200, 400, 503]))
+    return _sent(connection, h11.Response(status_code=status, headers=headers), parts)
+
+
+def _sent(
+    connection: h11.Connection, head: h11.Request | h11.Response, parts: list[bytes]
+) -> bytes:
+    out = [connection.send(head)]
+    out += [connection.send(h11.Data(data=part)) for part in parts]
+    out.append(connection.send(h11.EndOfMessage()))
+    return b"".join(part for part in out if part)
+
+
+def pieces(data: bytes, at: list[int]) -> list[bytes]:
+    edges = sorted({0, len(data), *(min(edge, len(data)) for edge in at)})
+    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+
+
+Seen = list[tuple[object, ...]]
+
+
+def seen(events: list[RequestEvent] | list[ResponseEvent]) -> Seen:
+    """Events in a form that does not depend on where the bytes were cut."""
+    out: Seen = []
+    for event in events:
+        if isinstance(event, bytes):
+            if out and out[-1][0] == "body":
+                event = bytes(out.pop()[1]) + event  # type: ignore[call-overload] # noqa: PLW2901
+            out.append(("body", event))
+        elif isinstance(event, RequestHead):
+            out.append(("request", event.method, event.target, tuple(event.headers)))
+        elif isinstance(event, ResponseHead):
+            out.append(("answer", event.status, tuple(event.headers)))
+        elif isinstance(event, MessageEnd):
+            out.append(("end",))
+        else:
+            out.append(("fault", event.code))
+    return out
+
+
+def seen_by_h11(connection: h11.Connection, data: bytes) -> Seen:
+    out: Seen = []
+    connection.receive_data(data)
+    while True:
+        event = connection.next_event()
+        if isinstance(event, h11.Request):
+            out.append(("request", event.method, event.target, tuple(event.headers)))
+        elif isinstance(event, h11.Response):
+            out.append(("answer", event.status_code, tuple(event.headers)))
+        elif isinstance(event, h11.Data):
+            body = bytes(event.data)
+            if out[-1][0] == "body":
+                body = bytes(out.pop()[1]) + body  # type: ignore[call-overload]
+            out.append(("body", body))
+        else:
+            assert isinstance(event, h11.EndOfMessage)
+            out.append(("end",))
+            return out
+
+
+@settings(deadline=None)
+@given(requests(), requests(), cuts)
+def test_requests_read_as_h11_reads_them(first: bytes, second: bytes, at: list[int]) -> None:
+    parser = RequestParser()
+    events = [event for piece in pieces(first + second, at) for event in parser.feed(piece)]
+    expected = seen_by_h11(h11.Connection(h11.SERVER), first)
+    expected += seen_by_h11(h11.Connection(h11.SERVER), second)
+    assert seen(events) == expected
+    assert parser.is_between
+
+
+@settings(deadline=None)
+@given(answers(), cuts)
+def test_answers_read_as_h11_reads_them(data: bytes, at: list[int]) -> None:
+    parser = ResponseParser()
+    parser.start()
+    events = [event for piece in pieces(data, at) for event in parser.feed(piece)]
+    client = h11.Connection(h11.CLIENT)
+    client.send(h11.Request(method="GET", target="/", headers=[("Host", "h")]))
+    client.send(h11.EndOfMessage())
+    assert seen(events) == seen_by_h11(client, data)
+    assert parser.can_reuse
+
+
+@st.composite
+def damaged(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> bytes:
+    data = bytearray(draw(whole))
+    for at, byte in draw(
+        st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=3)), max_size=4)
+    ):
+        data[at : at + draw(st.integers(0, 2))] = byte
+    return bytes(data)
+
+
+@settings(deadline=None)
+@given(damaged(requests()) | st.binary(max_size=200), cuts)
+def test_damaged_requests_give_one_fault_at_most(data: bytes, at: list[int]) -> None:
+    whole = seen(RequestParser().feed(data))
+    parser = RequestParser()
+    cut = seen([event for piece in pieces(data, at) for event in parser.feed(piece)])
+    assert cut == whole
+    faults = [event for event in whole if event[0] == "fault"]
+    assert faults in ([], whole[-1:])
+
+
+@settings(deadline=None)
+@given(damaged(answers()) | st.binary(max_size=200), cuts)
+def test_damaged_answers_give_one_fault_at_most(data: bytes, at: list[int]) -> None:
+    parser = ResponseParser()
+    parser.start()
+    events = [event for piece in pieces(data, at) for event in parser.feed(piece)]
+    events += parser.feed_eof()
+    faults = [event for event in events if isinstance(event, FramingError)]
+    assert len(faults) <= 1
+    assert faults in ([], events[-1:])
+    assert [event for event in seen(events) if event[0] in ("end", "fault")] == seen(events)[-1:]
