@@ -98,9 +98,9 @@ def _flags() -> list[inspect.Parameter]:
             kind = int | None
         elif field.annotation is float:
             kind = float | None
-        annotation = Annotated[kind, option]  # type: ignore[valid-type]
-        given = [] if isinstance(default, tuple) else None
-        flags.append(inspect.Parameter(name, _KEYWORD, default=given, annotation=annotation))
+        given: object = [] if isinstance(default, tuple) else None
+        annotated: object = Annotated[kind, option]
+        flags.append(inspect.Parameter(name, _KEYWORD, default=given, annotation=annotated))
     config = typer.Option(help="a TOML file with any setting", metavar="FILE.toml")
     path: object = Annotated[Path | None, config]
     flags.append(inspect.Parameter("config", _KEYWORD, default=None, annotation=path))

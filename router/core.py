@@ -280,7 +280,7 @@ class RouterCore:
     def _bind(self, ticket: Ticket, now_s: float) -> None:
         """Touch the session's pin; its home changes if this decision says so."""
         record, request = ticket.record, ticket.request
-        if record.reason == "auxiliary":
+        if request.is_auxiliary:
             return
         pin = self.pins.get(record.session_key)
         chosen = record.replica_id
@@ -328,7 +328,7 @@ class RouterCore:
             prompt_tokens=usage.prompt_tokens,
         )
         pin = self.pins.get(record.session_key)
-        if pin is None or record.reason == "auxiliary" or not facts.chain:
+        if pin is None or ticket.request.is_auxiliary or not facts.chain:
             return
         is_branch = not ticket.continues and pin.prompt_tokens > usage.prompt_tokens
         if is_branch and record.replica_id != pin.home_id:

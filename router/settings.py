@@ -43,8 +43,16 @@ def _list(value: object) -> object:
     return value.replace(",", " ").split() if isinstance(value, str) else value
 
 
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-Port = Annotated[int, Field(ge=0, le=65_535)]
+def _number(value: object) -> object:
+    """TOML's true is no number, though Python takes it for one."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")  # noqa: TRY004  (pydantic wants a ValueError)
+    return value
+
+
+Number = BeforeValidator(_number)
+Seconds = Annotated[float, Number, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Port = Annotated[int, Number, Field(ge=0, le=65_535)]
 
 
 class LimitSettings(BaseModel):
@@ -52,10 +60,12 @@ class LimitSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    body_mib_max: float = Field(
+    body_mib_max: Annotated[float, Number] = Field(
         default=64, gt=0, le=1024, allow_inf_nan=False, description="largest request body, MiB"
     )
-    connections_max: int = Field(default=10_000, ge=1, description="client connections at once")
+    connections_max: Annotated[int, Number] = Field(
+        default=10_000, ge=1, description="client connections at once"
+    )
     connect_s: Seconds = Field(default=2.0, description="to connect to a replica")
     first_event_s: Seconds = Field(default=600.0, description="until a stream's first event")
     answer_s: Seconds = Field(
@@ -91,7 +101,7 @@ class Settings(BaseModel):
     policy: Annotated[str, AfterValidator(_known_policy)] = Field(
         default="home", description=f"how a replica is chosen: {', '.join(sorted(POLICIES))}"
     )
-    max_inflight_per_replica: int | None = Field(
+    max_inflight_per_replica: Annotated[int | None, Number] = Field(
         default=None, ge=1, description="requests in flight at one replica; no limit if not set"
     )
     session_header: str | None = Field(

@@ -25,7 +25,7 @@ def without_line(text: str) -> str:
     return text.partition("\n")[2] if text.startswith(PREFIX) else text
 
 
-def cleaned_block(raw: msgspec.Raw) -> bytes | None:
+def cleaned_block(data: bytes) -> bytes | None:
     """A system block without its billing line: None if nothing is left of it.
 
     A block without such a line keeps its own bytes.
@@ -33,10 +33,9 @@ def cleaned_block(raw: msgspec.Raw) -> bytes | None:
     Raises:
         msgspec.DecodeError: the block is not valid JSON.
     """
-    data = bytes(raw)
     if _PREFIX_BYTES not in data:
         return data
-    block: Any = msgspec.json.decode(raw)
+    block: Any = msgspec.json.decode(data)
     text = block.get("text") if isinstance(block, dict) else None
     if not isinstance(text, str) or not text.startswith(PREFIX):
         return data
@@ -65,20 +64,21 @@ def cleaned_system(raw: msgspec.Raw) -> msgspec.Raw:
     system = msgspec.json.decode(raw, type=list[msgspec.Raw] | str)
     if isinstance(system, str):
         return msgspec.Raw(msgspec.json.encode(without_line(system)))
-    blocks = [block for block in map(cleaned_block, system) if block is not None]
-    return msgspec.Raw(b"[" + b",".join(blocks) + b"]")
+    blocks = [cleaned_block(bytes(block)) for block in system]
+    return msgspec.Raw(b"[" + b",".join([block for block in blocks if block is not None]) + b"]")
 
 
-def block_edit(changes: Sequence[tuple[msgspec.Raw, bytes | None]]) -> Edit | None:
-    """The edit for these changed blocks (as sent, cleaned); None if there are none."""
+def block_edit(sent: Sequence[bytes], cleaned: Sequence[bytes | None]) -> Edit | None:
+    """The edit that turns system blocks into their cleaned form; None if they are the same."""
+    changes = [pair for pair in zip(sent, cleaned, strict=True) if pair[0] is not pair[1]]
     if not changes:
         return None
     if len(changes) > 1:
         return Edit(EditKind.REBUILD)
-    sent, cleaned = changes[0]
-    if cleaned is None:
-        return Edit(EditKind.REMOVE_ELEMENT, bytes(sent))
-    return Edit(EditKind.REPLACE, bytes(sent), cleaned)
+    old, new = changes[0]
+    if new is None:
+        return Edit(EditKind.REMOVE_ELEMENT, old)
+    return Edit(EditKind.REPLACE, old, new)
 
 
 def text_edit(system: str) -> Edit | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.dialect.base import Headers
-    from router.dialect.memo import PartMemo, RenderedPart
-    from router.dialect.options import DialectOptions
     from router.dialect.reading import Assembled
     from router.dialect.splice import Edit
 
@@ -51,29 +48,27 @@ class Envelope(msgspec.Struct, gc=False):
 BodyT = TypeVar("BodyT", bound=Envelope)
 
 
-class BodyFrame(ABC, Generic[BodyT]):
+class BodyReader(Generic[BodyT]):
     """Reads bodies into a struct of ``body_type``; an API adds how its prompt is rendered.
 
-    A shape that cannot be read gives facts that say so, for the body is then forwarded untouched:
-    the engine may know more than we do, and its own complaint is the better one.
+    ``render`` answers the prompt's chain and the change to make to the body before it is
+    forwarded, or raises ``ShapeError``. A shape that cannot be read gives facts that say so, for
+    the body is then forwarded untouched: the engine may know more than we do, and its own
+    complaint is the better one.
     """
 
-    name = ""
-
-    def __init__(self, body_type: type[BodyT], options: DialectOptions, memo: PartMemo) -> None:
-        self._options = options
-        self._memo = memo
+    def __init__(
+        self,
+        name: str,
+        body_type: type[BodyT],
+        render: Callable[[BodyT], tuple[Assembled, Edit | None]],
+        *,
+        session_header: str | None,
+    ) -> None:
+        self._name = name
         self._decode = msgspec.json.Decoder(body_type).decode
-        header = options.session_header
-        self._session_header = header.lower().encode() if header else None
-
-    @abstractmethod
-    def _rendered(self, parsed: BodyT) -> tuple[Assembled, Edit | None]:
-        """The prompt's chain, and the change to make to the body before it is forwarded.
-
-        Raises:
-            ShapeError: a part of the prompt that cannot be rendered here.
-        """
+        self._render = render
+        self._session_header = session_header.lower().encode() if session_header else None
 
     def read(self, body: bytes, headers: Headers) -> PromptFacts:
         """Turn a request into facts.
@@ -83,7 +78,7 @@ class BodyFrame(ABC, Generic[BodyT]):
         """
         try:
             parsed = self._decode(body)
-            prompt, edit = self._rendered(parsed)
+            prompt, edit = self._render(parsed)
         except _SHAPE_FAULTS:
             return self._unreadable(body, headers)
         except _JSON_FAULTS as error:
@@ -107,7 +102,7 @@ class BodyFrame(ABC, Generic[BodyT]):
         except _JSON_FAULTS as error:
             raise fault(body, error) from error
         fingerprint = body_key(xxhash.xxh3_64_intdigest(body))
-        facts = self._facts(headers, partial(fields.get, default=NO_RAW), fingerprint)
+        facts = self._facts(headers, lambda name: fields.get(name, NO_RAW), fingerprint)
         facts.is_readable = False
         facts.model = _text(fields.get("model", NO_RAW))
         return facts
@@ -120,37 +115,13 @@ class BodyFrame(ABC, Generic[BodyT]):
         if identity is None:
             identity = Identity(unnamed_key, SessionSource.CHAIN)
         return PromptFacts(
-            dialect=self.name,
+            dialect=self._name,
             is_stream=is_true(field("stream")),
             output_tokens_max=whole_number(field("max_completion_tokens") or field("max_tokens")),
             session_key=identity.key,
             session_source=identity.source,
             parent_key=identity.parent_key,
         )
-
-    def _parts(
-        self, raws: list[msgspec.Raw], seed: int, render: Callable[[msgspec.Raw], RenderedPart]
-    ) -> list[RenderedPart]:
-        """Each value's part, remembered or rendered now; ``seed`` tells the kinds apart."""
-        digest = xxhash.xxh3_128_digest
-        get = self._memo.get
-        parts = []
-        for raw in raws:
-            key = digest(raw, seed)
-            entry = get(key)
-            if entry is None:
-                entry = render(raw)
-                self._memo.put(key, entry)
-            parts.append(entry)
-        return parts
-
-    def _part(self, key: bytes, render: Callable[[], RenderedPart]) -> RenderedPart:
-        """The part remembered under ``key``, else rendered now."""
-        entry = self._memo.get(key)
-        if entry is None:
-            entry = render()
-            self._memo.put(key, entry)
-        return entry
 
 
 def _text(raw: msgspec.Raw) -> str:

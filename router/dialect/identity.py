@@ -71,19 +71,19 @@ class Identity(NamedTuple):
 
 def named_session(
     headers: Headers,
-    field: Callable[[str], msgspec.Raw | None],
+    field: Callable[[str], msgspec.Raw],
     *,
     session_header: bytes | None = None,
 ) -> Identity | None:
     """The session as the client names it, None if it names none.
 
-    ``field`` answers a top-level member of the body by its name, None (or nothing) if absent.
+    ``field`` answers a top-level member of the body by its name, an empty one if it is absent.
     Keys are printable, never empty, and at most 257 characters long.
     """
     found: dict[bytes, str] = {}
     for name, value in headers:
         if (name in _KNOWN or name == session_header) and name not in found and value:
-            key = safe_key(value.decode("utf-8", "replace"))
+            key = safe_key(_text(value))
             if key:
                 found[name] = key
     named = _from_headers(found, session_header) or _from_body(field)
@@ -110,7 +110,7 @@ def _from_headers(
     return None
 
 
-def _from_body(field: Callable[[str], msgspec.Raw | None]) -> tuple[str, SessionSource] | None:
+def _from_body(field: Callable[[str], msgspec.Raw]) -> tuple[str, SessionSource] | None:
     for name in _BODY_FIELDS:
         raw = field(name)
         if not raw or len(memoryview(raw)) > _FIELD_BYTES_MAX:
@@ -142,12 +142,19 @@ def _session_of_metadata(metadata: object) -> object:
     return match.group(1) if match else None
 
 
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
 def safe_key(text: str) -> str:
     """A client's id as a key: itself if short and printable, else its fingerprint; "" for none."""
     text = text.strip()
     if not text:
         return ""
-    is_plain = len(text) <= KEY_LENGTH_MAX and text.isprintable() and "\ufffd" not in text
+    is_plain = len(text) <= KEY_LENGTH_MAX and text.isprintable()
     if is_plain and not text.startswith(_RESERVED):
         return text
     return f"hash:{fingerprint(text.encode('utf-8', 'surrogatepass'))}"

@@ -7,7 +7,14 @@ was not asked for during a whole generation is forgotten.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import xxhash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import msgspec
 
 
 class Turn(IntEnum):
@@ -72,3 +79,27 @@ class PartMemo:
         if key not in self._young:
             self._weight += weight
         self._young[key] = entry
+
+    def part(self, key: bytes, render: Callable[[], RenderedPart]) -> RenderedPart:
+        """The part kept under ``key``, else rendered now and kept."""
+        entry = self.get(key)
+        if entry is None:
+            entry = render()
+            self.put(key, entry)
+        return entry
+
+    def parts(
+        self, raws: list[msgspec.Raw], seed: int, render: Callable[[msgspec.Raw], RenderedPart]
+    ) -> list[RenderedPart]:
+        """The part of each value by its exact bytes; ``seed`` keeps kinds of values apart."""
+        digest = xxhash.xxh3_128_digest
+        young = self._young.get
+        entries = []
+        for raw in raws:
+            key = digest(raw, seed)
+            entry = young(key) or self.get(key)
+            if entry is None:
+                entry = render(raw)
+                self.put(key, entry)
+            entries.append(entry)
+        return entries

@@ -11,7 +11,7 @@ from hashing.chain import root
 from hashing.segments import segments_of
 from router.dialect import errors, render, splice
 from router.dialect.chat_tap import chat_tap
-from router.dialect.frame import NO_RAW, BodyFrame, Envelope
+from router.dialect.frame import NO_RAW, BodyReader, Envelope
 from router.dialect.memo import RenderedPart, Turn
 from router.dialect.reading import (
     NULL,
@@ -26,7 +26,7 @@ from router.dialect.render import ShapeError, need_list, need_object, need_text
 from router.dialect.splice import Edit, EditKind
 
 if TYPE_CHECKING:
-    from router.dialect.base import PromptFacts, Tap
+    from router.dialect.base import Headers, PromptFacts, Tap
     from router.dialect.memo import PartMemo
     from router.dialect.options import DialectOptions
     from router.dialect.reading import Assembled
@@ -52,13 +52,25 @@ class ChatBody(Envelope, gc=False):
     input_ids: msgspec.Raw = NO_RAW
 
 
-class OpenAiChat(BodyFrame[ChatBody]):
+class OpenAiChat:
     """OpenAI chat completions."""
 
     name = "openai-chat"
 
     def __init__(self, options: DialectOptions, memo: PartMemo) -> None:
-        super().__init__(ChatBody, options, memo)
+        self._options = options
+        self._memo = memo
+        self._reader = BodyReader(
+            self.name, ChatBody, self._rendered, session_header=options.session_header
+        )
+
+    def read(self, body: bytes, headers: Headers) -> PromptFacts:
+        """Turn a request into facts.
+
+        Raises:
+            ClientError: the body is not JSON (``bad-request``, with the place of the fault).
+        """
+        return self._reader.read(body, headers)
 
     def outgoing(self, body: bytes, facts: PromptFacts) -> tuple[bytes, bool]:
         """The body to forward, and whether the usage event is to be stripped from the answer."""
@@ -84,14 +96,13 @@ class OpenAiChat(BodyFrame[ChatBody]):
         """The error as the events that end a stream of this API."""
         return errors.openai_error_event(error)
 
-    @override
     def _rendered(self, parsed: ChatBody) -> tuple[Assembled, Edit | None]:
         if not parsed.messages or is_given(parsed.input_ids):
             raise ShapeError("a prompt without messages")
         kwargs = decoded(parsed.chat_template_kwargs)
         if kwargs is not None:
             kwargs = need_object(kwargs, "chat_template_kwargs")
-        turns = self._parts(parsed.messages, _MESSAGE_SEED, _rendered_message)
+        turns = self._memo.parts(parsed.messages, _MESSAGE_SEED, _rendered_message)
         if self._is_old_reasoning_stripped(kwargs):
             turns = without_old_reasoning(turns)
         settings = render.settings_bytes(
@@ -136,7 +147,7 @@ class OpenAiChat(BodyFrame[ChatBody]):
         key = xxhash.xxh3_128_digest(parsed.tools, _TOOLS_SEED)
         if only is not None:
             key += only.encode()
-        return self._part(key, lambda: _rendered_tools(parsed.tools, only))
+        return self._memo.part(key, lambda: _rendered_tools(parsed.tools, only))
 
 
 def chosen(tool_choice: object) -> str | None:

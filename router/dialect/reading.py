@@ -12,6 +12,7 @@ import msgspec
 
 from hashing.chain import ends, link
 from router.dialect.memo import RenderedPart, Turn
+from router.dialect.render import ShapeError
 from router.errors import ClientError
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ def assembled(
     """Join parts in the order the engine renders them.
 
     ``head`` is tools and system text; leading system messages of ``turns`` are counted with it.
-    There must be at least one segment in all.
+
+    Raises:
+        ShapeError: there is no segment at all.
     """
     parts = [*head, *turns]
     digests = list(chained.from_iterable([entry.digests for entry in parts]))
@@ -62,6 +65,8 @@ def assembled(
             is_leading = False
         if entry.turn is Turn.USER:
             break
+    if not digests:
+        raise ShapeError("an empty prompt")
     values = link(digests, seed=seed)
     return Assembled(values, ends(lengths), n_head, values[n_opening - 1])
 

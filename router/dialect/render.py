@@ -76,10 +76,29 @@ def json_bytes(value: object, *, is_order_kept: bool = True) -> bytes:
     return _encode(value) if is_order_kept else _encode_sorted(value)
 
 
-def text_parts(texts: Iterable[str]) -> list[bytes]:
-    """Neighbouring texts as one part; none if they are empty together."""
-    joined = "".join(texts)
-    return [part(_TEXT, joined.encode())] if joined else []
+def text_parts(text: str) -> list[bytes]:
+    """A text as one part; none if it is empty."""
+    return [part(_TEXT, text.encode())] if text else []
+
+
+def joined_parts(items: Sequence[str | bytes], *, separator: str = "") -> list[bytes]:
+    """Texts and media parts in order, neighbouring texts as one part.
+
+    ``separator`` joins the texts where there is nothing else.
+    """
+    texts = [item for item in items if isinstance(item, str)]
+    if len(texts) == len(items):
+        return text_parts(separator.join(texts))
+    parts: list[bytes] = []
+    texts = []
+    for item in items:
+        if isinstance(item, str):
+            texts.append(item)
+        else:
+            parts += text_parts("".join(texts))
+            parts.append(item)
+            texts = []
+    return parts + text_parts("".join(texts))
 
 
 def media_part(kind: str, source: object) -> bytes:
@@ -108,20 +127,17 @@ def content_parts(content: object, *, separator: str = "") -> list[bytes]:
     if content is None:
         return []
     if isinstance(content, str):
-        return text_parts([content])
-    parts: list[bytes] = []
-    texts: list[str] = []
+        return text_parts(content)
+    items: list[str | bytes] = []
     for item in need_list(content, "content"):
         kind = need_object(item, "a content part").get("type")
         if kind == "text":
-            texts.append(need_text(item.get("text"), "a text part"))
-            continue
-        if kind not in _MEDIA_KINDS:
+            items.append(need_text(item.get("text"), "a text part"))
+        elif isinstance(kind, str) and kind in _MEDIA_KINDS:
+            items.append(media_part(kind, item.get(kind)))
+        else:
             raise ShapeError(f"content of kind {kind!r}")
-        parts += text_parts(texts)
-        texts.clear()
-        parts.append(media_part(kind, item.get(kind)))
-    return parts + text_parts(texts if parts else [separator.join(texts)])
+    return joined_parts(items, separator=separator)
 
 
 def call_part(call_id: object, name: object, arguments: object) -> bytes:
@@ -164,7 +180,7 @@ def render_message(
 
 def render_system(text: str) -> bytes:
     """A system message of one text."""
-    return render_message("system", text_parts([text]))
+    return render_message("system", text_parts(text))
 
 
 def render_tools(tools: Sequence[bytes]) -> list[bytes]:

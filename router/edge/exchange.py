@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from router.framing.events import RequestHead, ResponseEvent
 
 _BODILESS: Final = (204, 304)
+_EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
 class Exchange:
@@ -67,6 +68,7 @@ class Exchange:
         "_request_id",
         "_started_s",
         "_strip_usage",
+        "_tail",
         "_ticket",
         "_upstream",
     )
@@ -89,6 +91,7 @@ class Exchange:
         self._request_id = request_id
         self._body = b""
         self._fields = b""
+        self._tail = b""
         self._strip_usage = False
         self._is_stream = False
         self._is_raced = False
@@ -199,7 +202,9 @@ class Exchange:
         if not self._is_flowing:
             self._begin(reader)
         elif not reader.is_end:
-            self._relay.send(reader.take())
+            data = reader.take()
+            self._tail = data[-4:] or self._tail
+            self._relay.send(data)
         elif reader.is_cut:
             self._cut(
                 UpstreamProtocol("stream-cut", "The replica's stream ended without its end mark.")
@@ -228,6 +233,7 @@ class Exchange:
             self._door.core.began(ticket, self._door.now_s())
         fields = relayed_fields(head.status, head.headers, ticket, self._request_id)
         data, relay = reader.take(), self._relay
+        self._tail = data[-4:]
         if not reader.is_end:
             self._open(fields, data)
             return
@@ -280,6 +286,8 @@ class Exchange:
             error = UpstreamProtocol("stream-cut", error.message)
         data = reader.take()
         if reader.is_stream:
+            if not (data or self._tail).endswith(_EVENT_ENDS):
+                data += b"\n\n"  # the error must not become a part of a half-sent event
             data += self._dialect.error_event(error)
         self._drop_upstream()
         self._finish(Outcome.FAILED, error=error)

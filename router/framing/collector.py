@@ -85,12 +85,15 @@ class Collector(Generic[Event]):
         return ""
 
     @property
-    def _is_over_bounds(self) -> bool:
-        """The head (or the trailers, or bytes without any event) is larger than allowed."""
-        return (
-            self._head_bytes > self._header_bytes_max
-            or len(self._headers) > self._headers_max
-            or (not self._events and self._quiet_bytes > self._header_bytes_max)
+    def _is_head_over(self) -> bool:
+        """The head, with its trailers, is larger than allowed."""
+        return self._head_bytes > self._header_bytes_max or len(self._headers) > self._headers_max
+
+    @property
+    def _is_over(self) -> bool:
+        """The head is, or what was read without completing anything is."""
+        return self._is_head_over or (
+            not self._events and self._quiet_bytes > self._header_bytes_max
         )
 
     def _drain(self) -> list[Event | bytes | FramingError]:

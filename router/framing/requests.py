@@ -40,7 +40,7 @@ class RequestParser(Collector[RequestMark]):
         if parser is None or self._failed_at >= 0 or self._is_last_read:
             return []
         refused = self._run(parser, data)
-        if self._is_over_bounds:
+        if self._is_over:
             self._fail_size()
         elif refused and not self._is_last_read:
             self._fail("bad-request", f"This is not HTTP/1.1 as served here: {refused}.", 400)
@@ -79,7 +79,7 @@ class RequestParser(Collector[RequestMark]):
         parser = self._parser
         assert parser is not None
         self._in_head = False
-        if self._is_over_bounds:
+        if self._is_head_over:
             self._fail_size()
             return
         method = parser.get_method()

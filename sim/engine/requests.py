@@ -21,11 +21,11 @@ class EngineError(Exception):
     """The engine refuses a request; nothing of it was kept."""
 
 
-class QueueFull(EngineError):  # noqa: N818 - named for what happened
+class QueueFull(EngineError):
     """As many requests wait as may wait; the message says how many."""
 
 
-class PromptTooLong(EngineError):  # noqa: N818 - named for what happened
+class PromptTooLong(EngineError):
     """Prompt and output can never fit the context window or the device pool."""
 
 

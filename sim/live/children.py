@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+HOMEPORT: Final = (sys.executable, "-P", "-m", "router.cli")
+"""The one command, run by this interpreter; ``-P``: no stray ``router.py`` of the folder."""
+
 _STOP_S_MAX: Final = 5.0
 _READY_S_MAX: Final = 45.0
-_LOG_LINES: Final = 12
+_LOG_LINES: Final = 20
 _LINE_BYTES_MAX: Final = 1 << 20
 _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 _libc = ctypes.CDLL(None)
@@ -85,15 +88,19 @@ class Children:
     A child that dies on its own ends the block with a :class:`ChildError`, in an exception group.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, command: Sequence[str] = HOMEPORT, *, stop_s_max: float = _STOP_S_MAX
+    ) -> None:
+        self._command = tuple(command)
+        self._stop_s_max = stop_s_max
         self._children: list[Child] = []
         self._is_stopping = False
         self._tasks = asyncio.TaskGroup()
 
     async def start(self, name: str, arguments: Sequence[str]) -> Child:
-        """Start ``homeport`` with these arguments in the same interpreter."""
+        """Start the command, ``homeport`` unless told otherwise, with these arguments."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "router.cli", *arguments),
+            *(*self._command, *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -107,11 +114,11 @@ class Children:
         return child
 
     async def stop(self) -> None:
-        """SIGTERM to every group, SIGKILL to what is left after five seconds; may be repeated."""
+        """SIGTERM to every group, SIGKILL to what is left after ``stop_s_max``; may be repeated."""
         self._is_stopping = True
         self._signal(signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STOP_S_MAX):
+            async with asyncio.timeout(self._stop_s_max):
                 for child in self._children:
                     await child.process.wait()
         self._signal(signal.SIGKILL)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 RETRIES_MAX: Final = 2
 _RETRY_STATUSES: Final = frozenset({429, 502, 503, 504, 529})
-_RETRY_PAUSE_S: Final = 0.5
 _RETRY_PAUSE_S_MAX: Final = 5.0
 _CONNECT_S_MAX: Final = 10.0
 _SILENCE_S_MAX: Final = 120.0
@@ -32,12 +31,16 @@ _HTTP_OK: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How a load is played; ``requests_max`` None means until it is cancelled."""
+    """How a load is played; ``requests_max`` None means until it is cancelled.
+
+    ``retry_pause_s`` (wall) is the pause before a first retry that no ``Retry-After`` sets.
+    """
 
     base_url: str
     lanes: int
     time_scale: float = 1.0
     requests_max: int | None = None
+    retry_pause_s: float = 0.5
 
 
 @dataclass(slots=True)
@@ -127,7 +130,9 @@ class Load:
         try:
             attempt = await self._attempt(client, request)
             while attempt.may_repeat and n_retries < RETRIES_MAX:
-                pause_s = attempt.retry_after_s or _RETRY_PAUSE_S * 2.0**n_retries
+                pause_s = attempt.retry_after_s
+                if pause_s is None:
+                    pause_s = self._options.retry_pause_s * 2.0**n_retries
                 await asyncio.sleep(min(pause_s, _RETRY_PAUSE_S_MAX))
                 n_retries += 1
                 attempt = await self._attempt(client, request)

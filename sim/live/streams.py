@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -77,7 +77,7 @@ class _Event(msgspec.Struct):
     type: str = ""
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
-    error: msgspec.Raw | None = None
+    error: Any = None
     # Anthropic
     index: int = 0
     delta: _Delta | None = None
@@ -136,8 +136,8 @@ class AnswerStream:
         except (msgspec.MsgspecError, RecursionError) as error:
             self.error = f"unreadable event in the stream: {error}"
             return
-        if event.error is not None and event.error != b"null":
-            self.error = bytes(event.error)[:300].decode(errors="replace")
+        if event.error is not None:
+            self.error = msgspec.json.encode(event.error)[:300].decode(errors="replace")
         elif self._is_messages:
             self._messages_event(event)
         else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 SYSTEM = {"role": "system", "content": "You are a careful engineer. " * 100}
-TOOLS = [
+TOOLS: Any = [
     {
         "type": "function",
         "function": {

@@ -112,8 +112,8 @@ async def test_order_of_the_raw_events(replica: EmulatedReplica) -> None:
         assert json.loads(data.removeprefix("data: "))["type"] == names[-1]
 
     once = [n for i, n in enumerate(names) if i == 0 or n != names[i - 1]]
-    block = ["content_block_start", "content_block_delta", "content_block_stop"]
-    assert once == ["message_start", *block, *block, "message_delta", "message_stop"]
+    run = ["content_block_start", "content_block_delta", "content_block_stop"]
+    assert once == ["message_start", *run, *run, "message_delta", "message_stop"]
 
 
 async def test_max_tokens_cuts_the_answer(client: AsyncAnthropic) -> None:

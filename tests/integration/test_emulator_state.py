@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -123,3 +124,22 @@ async def test_plain_text_is_tokenized(http: aiohttp.ClientSession) -> None:
         assert (await response.json())["count"] == 2
     async with http.post("/v1/tokenize", json={"prompt": ["1234", "12345678"]}) as response:
         assert (await response.json())["count"] == [1, 2]
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    options = EmulatorOptions(facts=FACTS, keep_alive_s=0.05)
+    async with start(options) as replicas, asyncio.timeout(10):
+        host, _, port = replicas[0].url.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /ready HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+async def test_a_health_check_takes_its_time(http: aiohttp.ClientSession) -> None:
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    async with http.get("/health_generate") as response:
+        assert (response.status, await response.read()) == (200, b"")
+    assert loop.time() - began_s >= 1.0

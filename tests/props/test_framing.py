@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import h11
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,7 +68,7 @@ def _sent(
 
 def pieces(data: bytes, at: list[int]) -> list[bytes]:
     edges = sorted({0, len(data), *(min(edge, len(data)) for edge in at)})
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(edges)]
 
 
 Seen = list[tuple[object, ...]]

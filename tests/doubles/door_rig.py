@@ -1,0 +1,103 @@
+"""A front door on loopback over the real core, with replicas tried in the order they are given."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING
+
+from router.clock import now_s
+from router.core import RouterCore
+from router.edge.limits import EdgeLimits
+from router.edge.server import FrontDoor
+from router.policy.view import Price, Ranking
+from router.state.fleet import ReplicaSpec
+from router.state.health import Event
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from router.dialect.base import Dialect
+    from router.policy.view import FleetView, RouteRequest
+    from router.state.history import RequestRecord
+
+
+class InOrder:
+    """A policy: the candidates by id, whatever they cost."""
+
+    def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:  # noqa: ARG002
+        """Answer the candidates in order of their ids."""
+        ranked = tuple(replica.replica_id for replica in fleet.candidates)
+        return Ranking(ranked, "in-order", {ranked[0]: Price(prefill_s=0.1044)})
+
+
+class Notes:
+    """An observer that keeps what it is told, and wakes those who wait for it."""
+
+    def __init__(self) -> None:
+        self.records: list[RequestRecord] = []
+        self.turned: list[tuple[str, str, str]] = []
+        self._news = asyncio.Event()
+
+    def finished(self, record: RequestRecord) -> None:
+        """A placed request has ended."""
+        self.records.append(record)
+        self._news.set()
+
+    def turned_away(self, *, code: str, dialect: str, target: str) -> None:
+        """The router answered a request itself."""
+        self.turned.append((code, dialect, target))
+        self._news.set()
+
+    async def wait_for(self, n_records: int) -> RequestRecord:
+        """Wait until this many requests are over; answers the last."""
+        while len(self.records) < n_records:
+            self._news.clear()
+            await self._news.wait()
+        return self.records[n_records - 1]
+
+
+class Rig:
+    """The front door under test and what it did."""
+
+    def __init__(
+        self,
+        ports: list[int],
+        dialects: Mapping[str, Dialect],
+        limits: EdgeLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        self.core = RouterCore(InOrder(), random.Random(0))
+        for number, port in enumerate(ports):
+            spec = ReplicaSpec(replica_id=f"r{number}", host="127.0.0.1", port=port)
+            self.core.join(spec, 0.0)
+            self.core.heard(spec.replica_id, Event.PROBE_OK, 0.0)
+        self.notes = Notes()
+        self.limits = limits
+        self.door = FrontDoor(
+            core=self.core, dialects=dialects, limits=limits, observer=self.notes, now_s=clock
+        )
+        self.port = 0
+
+    @property
+    def inflight(self) -> int:
+        """Requests the ledger still counts."""
+        return sum(replica.inflight for replica in self.core.fleet.replicas())
+
+
+@contextlib.asynccontextmanager
+async def front_door(
+    *ports: int,
+    dialects: Mapping[str, Dialect],
+    limits: EdgeLimits | None = None,
+    clock: Callable[[], float] = now_s,
+) -> AsyncIterator[Rig]:
+    """A listening front door over replicas at these ports; nothing may be in flight at its end."""
+    rig = Rig(list(ports), dialects, limits or EdgeLimits(sweep_s=0.01, drain_s=2.0), clock)
+    rig.port = await rig.door.start("127.0.0.1", 0)
+    try:
+        yield rig
+    finally:
+        await rig.door.stop()
+    assert rig.inflight == 0

@@ -1,0 +1,78 @@
+"""From bytes to tokens: what is known of a session goes before what is estimated."""
+
+from __future__ import annotations
+
+from router.state.estimate import EstimateParameters, estimate
+from router.state.pins import Pin
+from router.state.rates import TokenRatio
+from tests.doubles.prompts import prompt
+
+_P = EstimateParameters()
+
+
+def _pin(segments: list[int], *, prompt_tokens: int, output_tokens: int = 300) -> Pin:
+    return Pin(
+        "s",
+        "a",
+        homed_s=0.0,
+        used_s=0.0,
+        tokens=prompt_tokens + output_tokens,
+        prompt_tokens=prompt_tokens,
+        prompt_bytes=len(segments) * 4_000,
+        output_tokens=output_tokens,
+        tail=segments[-1],
+        tail_segments=len(segments),
+    )
+
+
+def test_a_new_session_is_estimated_from_its_bytes() -> None:
+    found = estimate(prompt([1, 2, 3]), None, {"a": 2}, TokenRatio(), _P)
+    assert found.prompt_tokens == 3_000
+    assert found.cached_tokens == {"a": 1_984}
+    assert found.output_tokens == 500
+    assert not found.continues
+    assert not found.is_auxiliary
+
+
+def test_a_continued_session_starts_from_what_the_engine_counted() -> None:
+    pin = _pin([1, 2, 3], prompt_tokens=2_500)
+    found = estimate(prompt([1, 2, 3, 4]), pin, {"a": 3, "b": 1}, TokenRatio(), _P)
+    assert found.continues
+    assert found.prompt_tokens == 3_500
+    # The last prompt and the answer that followed it, in whole pages.
+    assert found.cached_tokens["a"] == 2_800 // 64 * 64
+    assert found.cached_tokens["b"] == 960
+    assert found.output_tokens == 300
+
+
+def test_a_whole_prompt_is_never_cached() -> None:
+    found = estimate(prompt([1, 2]), None, {"a": 2}, TokenRatio(), _P)
+    assert found.cached_tokens["a"] == 1_984
+    resent = estimate(prompt([1, 2]), _pin([1, 2], prompt_tokens=2_048), {"a": 2}, TokenRatio(), _P)
+    assert resent.cached_tokens["a"] == 1_984
+
+
+def test_a_small_request_aside_is_auxiliary() -> None:
+    pin = _pin([1] * 40, prompt_tokens=40_000)
+    assert estimate(prompt([7]), pin, {}, TokenRatio(), _P).is_auxiliary
+    assert not estimate(prompt([7] * 5), pin, {}, TokenRatio(), _P).is_auxiliary
+    assert not estimate(prompt([7]), None, {}, TokenRatio(), _P).is_auxiliary
+
+
+def test_the_clients_limit_bounds_the_expected_output() -> None:
+    found = estimate(prompt([1], output_tokens_max=16), None, {}, TokenRatio(), _P)
+    assert found.output_tokens == 16
+
+
+def test_the_ratio_is_learned_by_model_and_dialect_and_stays_in_bounds() -> None:
+    ratio = TokenRatio()
+    ratio.learn("kimi", "chat", prompt_bytes=3_000, prompt_tokens=1_000)
+    assert ratio.bytes_per_token("kimi", "chat") == 3.0
+    assert ratio.bytes_per_token("kimi", "messages") == 4.0
+    for _ in range(200):
+        ratio.learn("kimi", "chat", prompt_bytes=5_000, prompt_tokens=1_000)
+    assert abs(ratio.bytes_per_token("kimi", "chat") - 5.0) < 0.01
+    ratio.learn("odd", "chat", prompt_bytes=10**9, prompt_tokens=1)
+    assert ratio.bytes_per_token("odd", "chat") == 32.0
+    ratio.learn("none", "chat", prompt_bytes=0, prompt_tokens=5)
+    assert ratio.bytes_per_token("none", "chat") == 4.0

@@ -1,0 +1,38 @@
+"""The health table, row by row where a row carries a promise."""
+
+from __future__ import annotations
+
+import pytest
+
+from router.state.health import TABLE, Event, State, follow
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "after"),
+    [
+        (State.STARTING, Event.PROBE_OK, State.READY),
+        (State.READY, Event.PROBE_NOT_READY, State.SUSPECT),
+        (State.READY, Event.CONNECT_FAILED, State.DOWN),
+        (State.READY, Event.REQUEST_FAILED, State.SUSPECT),
+        (State.SUSPECT, Event.PROBE_OK, State.READY),
+        (State.SUSPECT, Event.PROBE_FAILED, State.DOWN),
+        (State.DOWN, Event.PROBE_OK, State.READY),
+        (State.DOWN, Event.REQUEST_OK, State.DOWN),
+        (State.READY, Event.REQUEST_OK, State.READY),
+    ],
+)
+def test_moves(state: State, event: Event, after: State) -> None:
+    assert follow(state, event) is after
+
+
+def test_draining_is_left_by_nothing_that_happens() -> None:
+    assert all(follow(State.DRAINING, event) is State.DRAINING for event in Event)
+    assert all(follow(state, Event.DRAIN) is State.DRAINING for state in State)
+
+
+def test_every_state_but_draining_can_become_ready_again() -> None:
+    for state in State:
+        reached = {state}
+        for _ in State:
+            reached |= {after for (before, _), after in TABLE.items() if before in reached}
+        assert (State.READY in reached) == (state is not State.DRAINING)

@@ -1,0 +1,123 @@
+"""The prefix index against a plain model: sets of held chain values, evicted from the cold end."""
+
+from __future__ import annotations
+
+import random
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.state.prefix_index import PrefixIndex
+
+_SEGMENT_BYTES = 10
+
+
+def _chain(values: list[int]) -> tuple[array[int], array[int]]:
+    ends = [(i + 1) * _SEGMENT_BYTES for i in range(len(values))]
+    return array("Q", values), array("I", ends)
+
+
+def _index(capacity_segments: int, *ids: str) -> PrefixIndex:
+    index = PrefixIndex()
+    for replica_id in ids:
+        index.set_capacity(replica_id, capacity_segments * _SEGMENT_BYTES)
+    return index
+
+
+def _match(index: PrefixIndex, values: list[int]) -> dict[str, int]:
+    return index.match(array("Q", values))
+
+
+def test_a_growing_prompt_is_matched_to_where_it_was_held() -> None:
+    index = _index(100, "a", "b")
+    index.hold("a", *_chain([1, 2, 3]))
+    assert _match(index, [1, 2, 3, 4, 5]) == {"a": 3}
+    index.hold("a", *_chain([1, 2, 3, 4, 5]))
+    index.hold("b", *_chain([1, 2, 9]))
+    assert _match(index, [1, 2, 3, 4, 6]) == {"a": 4, "b": 2}
+    assert _match(index, [7]) == {}
+    assert index.held_bytes("a") == 50
+    assert index.held_bytes("b") == 30
+
+
+def test_the_coldest_end_makes_room_and_shared_heads_stay() -> None:
+    index = _index(6, "a")
+    index.hold("a", *_chain([1, 2, 10, 11]))
+    index.hold("a", *_chain([1, 2, 20, 21, 22]))
+    # Seven segments for six places: the end of the older branch goes, its start stays.
+    assert _match(index, [1, 2, 10, 11]) == {"a": 3}
+    assert _match(index, [1, 2, 20, 21, 22]) == {"a": 5}
+    index.hold("a", *_chain([1, 2, 20, 21, 22, 23]))
+    assert _match(index, [1, 2, 10, 11]) == {"a": 2}
+
+
+def test_a_prompt_over_the_whole_capacity_is_held_from_its_start() -> None:
+    index = _index(3, "a")
+    index.hold("a", *_chain([1, 2, 3, 4, 5]))
+    assert _match(index, [1, 2, 3, 4, 5]) == {"a": 3}
+    assert index.held_bytes("a") == 30
+
+
+def test_clearing_forgets_the_cache_and_keeps_the_capacity() -> None:
+    index = _index(100, "a", "b")
+    index.hold("a", *_chain([1, 2, 3]))
+    index.hold("b", *_chain([1, 2]))
+    index.clear("a")
+    assert _match(index, [1, 2, 3]) == {"b": 2}
+    index.hold("a", *_chain([1, 2]))
+    assert _match(index, [1, 2, 3]) == {"a": 2, "b": 2}
+    index.forget("a")
+    index.hold("a", *_chain([1, 2]))
+    assert _match(index, [1, 2]) == {"b": 2}
+
+
+def test_an_unknown_replica_and_an_empty_chain_hold_nothing() -> None:
+    index = _index(100, "a")
+    index.hold("nobody", *_chain([1]))
+    index.hold("a", *_chain([]))
+    assert _match(index, [1]) == {}
+    assert index.held_bytes("nobody") == 0
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 2**32), st.sampled_from([4, 9, 1000]))
+def test_it_agrees_with_a_plain_model(seed: int, capacity: int) -> None:
+    """Held values form prefixes, never exceed the capacity, and without pressure nothing is lost."""
+    dice = random.Random(seed)
+    index = _index(capacity, "a", "b", "c")
+    chains: list[list[int]] = []
+    seen: dict[str, set[int]] = {"a": set(), "b": set(), "c": set()}
+    for _ in range(40):
+        base = dice.choice(chains) if chains and dice.random() < 0.8 else []
+        base = base[: dice.randint(0, len(base))]
+        grown = base + [dice.getrandbits(60) for _ in range(dice.randint(1, 4))]
+        chains.append(grown)
+        replica_id = dice.choice("abc")
+        if dice.random() < 0.05:
+            index.clear(replica_id)
+            seen[replica_id].clear()
+        index.hold(replica_id, *_chain(grown))
+        seen[replica_id].update(grown)
+        newest = _match(index, grown)
+        assert newest[replica_id] == min(len(grown), capacity)
+        for probe in dice.sample(chains, min(5, len(chains))):
+            match = _match(index, probe)
+            for name, values in seen.items():
+                known = next((i for i, v in enumerate(probe) if v not in values), len(probe))
+                assert match.get(name, 0) <= known
+                if capacity == 1000:
+                    assert match.get(name, 0) == known
+                assert index.held_bytes(name) <= capacity * _SEGMENT_BYTES
+    for name in "abc":
+        index.clear(name)
+        assert index.held_bytes(name) == 0
+    assert all(not _match(index, chain) for chain in chains)
+
+
+@pytest.mark.parametrize("capacity", [0, 1])
+def test_the_least_capacities(capacity: int) -> None:
+    index = _index(capacity, "a")
+    index.hold("a", *_chain([1, 2]))
+    assert _match(index, [1, 2]).get("a", 0) == capacity
