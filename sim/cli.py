@@ -9,6 +9,9 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from replica.hardware.profiles import EngineFacts
+    from sim.live.emulator import EmulatorOptions
+
 _PORT_MAX: Final = 65_535
 _HELP: Final = {"help_option_names": ["-h", "--help"]}
 _emulate = typer.Typer(add_completion=False, context_settings=_HELP)
@@ -56,44 +59,60 @@ def _emulate_command(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run emulated replicas: SGLang's HTTP surface over the engine model, no GPU."""
-    import asyncio
-    import logging
-
-    from replica.hardware.profiles import profile_named
-    from sim.live.emulator import EmulatorOptions, serve_until_signalled, sized
+    from sim.live.emulator import EmulatorOptions, sized
     from sim.live.rendering.bodies import TemplateDefaults
 
-    if port and port + count - 1 > _PORT_MAX:
-        raise typer.BadParameter(
-            f"{count} ports from {port} on go beyond {_PORT_MAX}", param_hint="--port"
-        )
-    level = logging.getLevelNamesMapping().get(log_level.upper())
-    if level is None:
-        raise typer.BadParameter(f"unknown level {log_level!r}", param_hint="--log-level")
-    try:
-        facts = profile_named(profile)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--profile") from error
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    facts = sized(
+        _facts(profile),
+        capacity_tokens=capacity_tokens,
+        host_tokens=host_tokens,
+        max_running_requests=max_running_requests,
+    )
     options = EmulatorOptions(
-        facts=sized(
-            facts,
-            capacity_tokens=capacity_tokens,
-            host_tokens=host_tokens,
-            max_running_requests=max_running_requests,
-        ),
+        facts=facts,
         time_scale=time_scale,
         model=model,
         max_queued_requests=max_queued_requests,
         api_key=api_key,
         output_tokens=output_tokens,
-        template=TemplateDefaults(
-            preserve_thinking=preserve_thinking, hoist_inline_system=hoist_system
-        ),
+        template=TemplateDefaults(preserve_thinking, hoist_system),
     )
+    _log_from(log_level)
+    _serve_emulated(options, count=count, host=host, port=port)
+
+
+def _facts(profile: str) -> EngineFacts:
+    from replica.hardware.profiles import profile_named
+
+    try:
+        return profile_named(profile)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--profile") from error
+
+
+def _log_from(name: str) -> None:
+    """Log to stderr from this level on."""
+    import logging
+
+    level = logging.getLevelNamesMapping().get(name.upper())
+    if level is None:
+        raise typer.BadParameter(f"unknown level {name!r}", param_hint="--log-level")
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+
+
+def _serve_emulated(options: EmulatorOptions, *, count: int, host: str, port: int) -> None:
+    import asyncio
+
+    from sim.live.emulator import serve_until_signalled
+
+    if port and port + count - 1 > _PORT_MAX:
+        raise typer.BadParameter(
+            f"{count} ports from {port} on go beyond {_PORT_MAX}", param_hint="--port"
+        )
+    words = f"profile={options.facts.name} time_scale={options.time_scale:g}"
 
     def announce(url: str) -> None:
-        print(f"replica ready url={url} profile={profile} time_scale={time_scale:g}", flush=True)
+        print(f"replica ready url={url} {words}", flush=True)
 
     try:
         asyncio.run(

@@ -46,16 +46,21 @@ def spliced(body: bytes, edit: Edit) -> bytes | None:
     """The body with the edit made, None if its place cannot be told for certain."""
     if edit.kind is EditKind.APPEND_MEMBER:
         end = body.rfind(b"}")  # of a JSON object the last non-blank byte
-        return b"".join((body[:end], b",", edit.new, body[end:]))
+        return _joined(body, end, b"," + edit.new, end)
     if edit.kind is EditKind.REBUILD:
         return None
-    start = body.find(edit.old)
-    if start < 0 or body.find(edit.old, start + 1) >= 0:
+    start = body.rfind(edit.old)
+    if start < 0 or body.find(edit.old) != start:
         return None
     end = start + len(edit.old)
     if edit.kind is EditKind.REMOVE_ELEMENT:
         start, end = _with_comma(body, start, end)
-    return b"".join((body[:start], edit.new, body[end:]))
+    return _joined(body, start, edit.new, end)
+
+
+def _joined(body: bytes, start: int, new: bytes, end: int) -> bytes:
+    view = memoryview(body)  # slices of it are not copied twice
+    return b"".join((view[:start], new, view[end:]))
 
 
 def _with_comma(body: bytes, start: int, end: int) -> tuple[int, int]:

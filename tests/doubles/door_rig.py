@@ -71,8 +71,8 @@ class Rig:
         self.core = RouterCore(InOrder(), random.Random(0))
         for number, port in enumerate(ports):
             spec = ReplicaSpec(replica_id=f"r{number}", host="127.0.0.1", port=port)
-            self.core.join(spec, 0.0)
-            self.core.heard(spec.replica_id, Event.PROBE_OK, 0.0)
+            self.core.members.join(spec, 0.0)
+            self.core.members.heard(spec.replica_id, Event.PROBE_OK, 0.0)
         self.notes = Notes()
         self.limits = limits
         self.door = FrontDoor(
