@@ -75,17 +75,18 @@ async def _measure(
     async with Children() as children:
         stack = await start_stack(children, stack_options)
         load = Load(
-            TraceReplay(traces, seed=options.seed),
+            TraceReplay(traces, seed=options.seed, context_tokens_max=options.context_max),
             LoadOptions(
                 base_url=stack.base_url,
                 lanes=options.sessions,
                 time_scale=options.time_scale,
-                requests_max=options.requests,
+                requests_max=options.warmup + options.requests,
+                warmup_requests=options.warmup,
             ),
         )
         began_s = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as group:
-            progress = group.create_task(_progress(policy, load, options.requests))
+            progress = group.create_task(_progress(policy, load))
             await load.run()
             progress.cancel()
         wall_s = asyncio.get_running_loop().time() - began_s
@@ -97,6 +98,7 @@ async def _measure(
         "lanes": options.sessions,
         "time_scale": options.time_scale,
         "seed": options.seed,
+        "warmup": options.warmup,
         "profile": options.profile,
         "context_tokens_max": options.context_max,
         "gap_s_max": options.gap_max,
@@ -107,21 +109,24 @@ async def _measure(
     }
 
 
-async def _progress(policy: str, load: Load, n_requests: int) -> None:
+async def _progress(policy: str, load: Load) -> None:
     while True:
         await asyncio.sleep(_PROGRESS_S)
         print(
-            f"{policy}: {load.tally.n_requests} of {n_requests} requests, {load.n_inflight} running",
+            f"{policy}: {load.tally.n_requests} requests counted, {load.n_inflight} running",
             file=sys.stderr,
         )
 
 
 def _print(results: Sequence[dict[str, object]], options: argparse.Namespace) -> None:
-    table = Table(
-        title=f"{options.sessions} sessions on {options.replicas} {options.profile} replicas, "
-        f"seed {options.seed}, contexts cut at {options.context_max}, gaps capped at "
-        f"{options.gap_max:g} s; times in engine seconds ({options.time_scale:g} a wall second)"
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console.print(
+        f"{options.sessions} sessions on {options.replicas} {options.profile} replicas, "
+        f"seed {options.seed}, {options.warmup} requests of warm-up, contexts cut at {options.context_max}, gaps capped at "
+        f"{options.gap_max:g} s; times in engine seconds ({options.time_scale:g} a wall second)",
+        soft_wrap=True,
     )
+    table = Table()
     table.add_column("")
     rows: dict[str, list[str]] = {}
     for result in results:
@@ -130,7 +135,7 @@ def _print(results: Sequence[dict[str, object]], options: argparse.Namespace) ->
             rows.setdefault(name, []).append(value)
     for name, values in rows.items():
         table.add_row(name, *values)
-    Console(width=None if sys.stdout.isatty() else 110).print(table)
+    console.print(table)
 
 
 def _cells(result: dict[str, object]) -> dict[str, str]:
@@ -149,6 +154,7 @@ def _cells(result: dict[str, object]) -> dict[str, str]:
         "hit ratio of an infinite cache": ratio("hit_ratio_ceiling"),
         **{f"TTFT {name}": f"{value:.2f} s" for name, value in spread.items()},
         "errors": str(result["errors"]),
+        **_error_rows(result["error_kinds"]),
         "retries": str(result["retries"]),
         "moves": str(result["moves"]),
         "requests a replica": " ".join(map(str, counts)),
@@ -156,19 +162,40 @@ def _cells(result: dict[str, object]) -> dict[str, str]:
     }
 
 
+def _error_rows(kinds: object) -> dict[str, str]:
+    if not isinstance(kinds, dict):
+        return {}
+    return {f"  {kind[:60]}": str(count) for kind, count in list(kinds.items())[:5]}
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
+    return value
+
+
+def _above_zero(text: str) -> float:
+    value = float(text)
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{value} is not a number above 0")
+    return value
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.sessions", description=__doc__)
     add = parser.add_argument
     add("--data", type=Path, required=True, help="traces: .tar.xz, folder or .json file")
-    add("--sessions", type=int, default=40, help="lanes, each playing one session at a time")
-    add("--replicas", type=int, default=4)
-    add("--time-scale", type=float, default=20.0, help="engine seconds per wall second")
+    add("--sessions", type=_positive, default=40, help="lanes, each playing one session at a time")
+    add("--replicas", type=_positive, default=4)
+    add("--time-scale", type=_above_zero, default=20.0, help="engine seconds per wall second")
     add("--policy", action="append", help="may be repeated; default: home")
-    add("--requests", type=int, default=600, help="requests to count, over all lanes")
+    add("--requests", type=_positive, default=600, help="requests to count, over all lanes")
+    add("--warmup", type=int, default=0, help="requests before those, not counted")
     add("--seed", type=int, default=1)
     add("--profile", default="b200-tp4-fp8")
-    add("--context-max", type=int, default=CONTEXT_TOKENS_MAX, help="contexts are cut there")
-    add("--gap-max", type=float, default=GAP_S_MAX, help="pauses are capped there, seconds")
+    add("--context-max", type=_positive, default=CONTEXT_TOKENS_MAX, help="contexts are cut there")
+    add("--gap-max", type=_above_zero, default=GAP_S_MAX, help="pauses are capped there, seconds")
     add("--json", type=Path, help="also write the results to this file")
     return parser
 

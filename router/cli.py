@@ -142,7 +142,7 @@ def serve(arguments: Sequence[str]) -> int:
         `homeport check` lists all of them.
         """
         from router import wiring
-        from router.edge import loop
+        from router.edge.server import run as run_loop
 
         settings = resolved.settings
 
@@ -154,7 +154,7 @@ def serve(arguments: Sequence[str]) -> int:
             )
 
         try:
-            loop.run(wiring.serve(settings, announce))
+            run_loop(wiring.serve(settings, announce))
         except OSError as failure:
             print(
                 f"homeport serve: cannot listen on {settings.host}:{settings.port} or "

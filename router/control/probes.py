@@ -88,8 +88,13 @@ class Probes:
         event = await self._ready(url)
         states = self._core.members.heard(replica_id, event, self._now_s())
         if states is not None and states[0] is not states[1]:
-            _log.warning(
-                "replica-state replica=%s before=%s now=%s cause=%s", replica_id, *states, event
+            level = logging.INFO if states[1] is State.READY else logging.WARNING
+            _log.log(
+                level,
+                "replica-state replica=%s before=%s now=%s cause=%s",
+                replica_id,
+                *states,
+                event,
             )
         if event is not Event.PROBE_OK:
             return

@@ -161,7 +161,8 @@ def chosen(tool_choice: object) -> str | None:
 
 def _rendering_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
     """What the template is told; ``preserve_thinking`` shows in the messages themselves."""
-    return {key: kwargs[key] for key in kwargs if key != "preserve_thinking"} if kwargs else None
+    told = {key: value for key, value in (kwargs or {}).items() if key != "preserve_thinking"}
+    return told or None
 
 
 def _rendered_message(raw: msgspec.Raw) -> RenderedPart:

@@ -57,7 +57,7 @@ class DemoOptions:
 def run_demo(options: DemoOptions) -> int:
     """Run the demo to its end; the exit code: 0, or 1 if a process died or never became ready."""
     # With --json, stdout carries the one object and nothing else.
-    console = Console(stderr=options.as_json, highlight=False)
+    console = Console(stderr=options.as_json, highlight=False, markup=False)
     demo = _Demo(options, console)
     failures: list[str] = []
     try:

@@ -33,13 +33,14 @@ _HTTP_OK: Final = 200
 class LoadOptions:
     """How a load is played; ``requests_max`` None means until it is cancelled.
 
-    ``retry_pause_s`` (wall) is the pause before a first retry that no ``Retry-After`` sets.
+    The first ``warmup_requests`` of them are forgotten. ``retry_pause_s`` (wall) is the pause before a first retry that no ``Retry-After`` sets.
     """
 
     base_url: str
     lanes: int
     time_scale: float = 1.0
     requests_max: int | None = None
+    warmup_requests: int = 0
     retry_pause_s: float = 0.5
 
 
@@ -71,6 +72,7 @@ class Load:
         self._source = source
         self._options = options
         self._n_started = 0
+        self._n_ended = 0
 
     async def run(self) -> None:
         """Play until ``requests_max`` requests are done or the source is empty; else for ever."""
@@ -160,7 +162,10 @@ class Load:
                 else None,
             )
         )
-        if self.tally.n_requests == self._options.requests_max:
+        self._n_ended += 1
+        if self._n_ended == self._options.warmup_requests:
+            self.tally = Tally()
+        if self._n_ended == self._options.requests_max:
             self._playing.cancel()  # the lanes that still pause have nothing left to do
         if attempt.error is not None or attempt.stream is None:
             return None

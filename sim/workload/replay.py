@@ -2,13 +2,14 @@
 
 Each block of a trace becomes 256 bytes of reproducible text, 64 tokens for an engine that counts
 four bytes a token; the tail behind the last full block is new each time. The leading blocks are
-the system message, the others follow in user messages cut every 16 blocks, so the text of two
-prompts with equal leading blocks is equal byte for byte up to the end of those blocks, the markers
-of the template in between included. A message that is not full yet is sent longer next time,
-which changes only what lies behind its last shared block.
+the system message, the others follow in user messages cut every 16 blocks. A full message leaves
+out as many bytes as Kimi's template puts round it, so blocks and the engine's pages coincide. A
+message that is not full yet is sent longer next time, which changes only what lies behind its last
+shared block.
 
-Accuracy: shared prefixes are exact to within one page of 64 tokens; a prompt is longer than
-recorded by the template's markers, about 8 tokens in 1,024 (under 1 %). Answers are not part of
+Accuracy with Kimi's template: two prompts share exactly the pages that their traces share, and a
+prompt is 21 tokens longer than recorded (the last message's markers and the generation prompt).
+Prompts are cut further where prompt and answer would not fit the context. Answers are not part of
 the next prompt, as in the traces, where an answer's blocks appear first in the next input.
 """
 
@@ -21,7 +22,7 @@ import msgspec
 
 from sim.rng import stream
 from sim.workload.turns import CHAT_PATH, AgentRequest, Answer, Turn
-from sim.workload.weka import BLOCK_TOKENS
+from sim.workload.weka import BLOCK_TOKENS, CONTEXT_TOKENS_MAX
 from sim.workload.wire import MODEL
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES: Final = BLOCK_TOKENS * 4
 MESSAGE_BLOCKS: Final = 16
+_SYSTEM_MARKER_BYTES: Final = len("<|im_system|>system<|im_middle|><|im_end|>")
+_USER_MARKER_BYTES: Final = len("<|im_user|>user<|im_middle|><|im_end|>")
+_SURPLUS_TOKENS: Final = 32  # of a rebuilt prompt, rounded up
 _START_SHARES: Final = (0.25, 0.75)
 
 
@@ -41,8 +45,15 @@ class TraceReplay:
     their beginning. Lanes share no blocks, also where they play the same trace.
     """
 
-    def __init__(self, traces: Sequence[Trace], *, seed: int) -> None:
+    def __init__(
+        self,
+        traces: Sequence[Trace],
+        *,
+        seed: int,
+        context_tokens_max: int = CONTEXT_TOKENS_MAX,
+    ) -> None:
         assert traces
+        self._context_tokens_max = context_tokens_max
         self._traces = traces
         self._seed = seed
         self._played: dict[int, int] = {}
@@ -58,14 +69,27 @@ class TraceReplay:
         if serial == 0:
             share = stream(self._seed, f"start/{lane}").uniform(*_START_SHARES)
             start = int(share * len(trace.rows))
-        return TraceSession(trace, salt=f"{self._seed}/{lane}/{serial}", start=start)
+        return TraceSession(
+            trace,
+            salt=f"{self._seed}/{lane}/{serial}",
+            start=start,
+            context_tokens_max=self._context_tokens_max,
+        )
 
 
 class TraceSession:
     """One trace, played from the row ``start`` to its end."""
 
-    def __init__(self, trace: Trace, *, salt: str, start: int = 0) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        *,
+        salt: str,
+        start: int = 0,
+        context_tokens_max: int = CONTEXT_TOKENS_MAX,
+    ) -> None:
         assert 0 <= start < len(trace.rows), start
+        self._context_tokens_max = context_tokens_max
         self.key = f"{trace.trace_id}-{hashlib.blake2b(salt.encode(), digest_size=6).hexdigest()}"
         self._trace = trace
         self._salt = f"{salt}/{trace.trace_id}/".encode()
@@ -95,19 +119,22 @@ class TraceSession:
         """Ignored: the next prompt is the recorded one, whatever the engine said."""
 
     def _request(self, row: TraceRow) -> AgentRequest:
-        n_shared = _leading_run(row.block_ids, self._seen)
-        self._seen.update(row.block_ids[n_shared:])
+        room_tokens = self._context_tokens_max - row.output_tokens - _SURPLUS_TOKENS
+        input_tokens = min(row.input_tokens, max(1, room_tokens))
+        block_ids = row.block_ids[: input_tokens // BLOCK_TOKENS]
+        n_shared = _leading_run(block_ids, self._seen)
+        self._seen.update(block_ids[n_shared:])
         tail = _pseudo_text(
-            self._salt + b"tail/%d" % self._row_index, (row.input_tokens % BLOCK_TOKENS) * 4
+            self._salt + b"tail/%d" % self._row_index, (input_tokens % BLOCK_TOKENS) * 4
         )
         body = b'{"model":"%s","max_tokens":%d,"messages":[%s]%s,"homeport_emulate":%s}' % (
             MODEL.encode(),
             row.output_tokens,
-            self._messages.encoded(row.block_ids, tail),
+            self._messages.encoded(block_ids, tail),
             b',"stream":true,"stream_options":{"include_usage":true}',
             msgspec.json.encode({"output_tokens": row.output_tokens}),
         )
-        shared_ratio = n_shared * BLOCK_TOKENS / row.input_tokens
+        shared_ratio = n_shared * BLOCK_TOKENS / input_tokens
         return AgentRequest(CHAT_PATH, self._headers, body, shared_ratio)
 
 
@@ -137,7 +164,9 @@ class _Messages:
         if index < len(self._full) and self._full[index][0] == block_ids[-1]:
             return self._full[index][1]
         del self._full[index:]
-        message = _encode_message(index, b"".join(map(self._block, block_ids)))
+        marker_bytes = _USER_MARKER_BYTES if index else _SYSTEM_MARKER_BYTES
+        text = b"".join(map(self._block, block_ids))[:-marker_bytes]
+        message = _encode_message(index, text)
         self._full.append((block_ids[-1], message))
         return message
 

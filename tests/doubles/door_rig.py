@@ -72,13 +72,18 @@ class Rig:
         for number, port in enumerate(ports):
             spec = ReplicaSpec(replica_id=f"r{number}", host="127.0.0.1", port=port)
             self.core.members.join(spec, 0.0)
-            self.core.members.heard(spec.replica_id, Event.PROBE_OK, 0.0)
+        self.ready()
         self.notes = Notes()
         self.limits = limits
         self.door = FrontDoor(
             core=self.core, dialects=dialects, limits=limits, observer=self.notes, now_s=clock
         )
         self.port = 0
+
+    def ready(self) -> None:
+        """Every replica is found ready (again)."""
+        for replica in self.core.fleet.replicas():
+            self.core.members.heard(replica.replica_id, Event.PROBE_OK, 0.0)
 
     @property
     def inflight(self) -> int:

@@ -100,9 +100,9 @@ class RawClient:
 
 
 @contextlib.asynccontextmanager
-async def client_of(port: int) -> AsyncIterator[RawClient]:
-    """A connection to the front door at this port."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)
+async def client_of(port: int, *, limit: int = 1 << 26) -> AsyncIterator[RawClient]:
+    """A connection to the front door; a small ``limit`` makes a client that reads slowly."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
     try:
         yield RawClient(reader, writer)
     finally:

@@ -107,6 +107,11 @@ class Call:
         """End the connection in good form."""
         self._writer.close()
 
+    @property
+    def is_gone(self) -> bool:
+        """The router has closed the connection, as far as is known."""
+        return self._reader.at_eof() or self._writer.is_closing()
+
     async def gone(self) -> None:
         """Wait until the router has closed the connection."""
         with contextlib.suppress(ConnectionError):

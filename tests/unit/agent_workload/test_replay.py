@@ -62,17 +62,20 @@ def test_prefixes_are_shared_as_the_trace_says(trace: Trace) -> None:
         pairs = zip(one.block_ids, two.block_ids, strict=False)
         shortest = min(len(one.block_ids), len(two.block_ids))
         n_shared = next((i for i, (a, b) in enumerate(pairs) if a != b), shortest)
-        common_bytes = _common(prompts[index - 1], prompts[index])
-        n_markers = n_shared // 16 + 3
-        assert common_bytes >= n_shared * 256
-        # The tails and the new blocks differ; a few digits may be equal by chance.
-        assert common_bytes <= n_shared * 256 + n_markers * 40 + 16
+        assert _common(prompts[index - 1], prompts[index]) // pages.PAGE_BYTES == n_shared
 
 
 def test_prompts_are_as_long_as_recorded() -> None:
     rows = [_row(list(range(1, n + 1))) for n in (600, 800, 1_100)]
     for row, prompt in zip(rows, _prompts(TraceSession(_trace(*rows), salt="s")), strict=True):
-        assert 0.0 <= pages.prompt_tokens(prompt) / row.input_tokens - 1.0 < 0.013
+        assert 0 <= pages.prompt_tokens(prompt) - row.input_tokens <= 22
+
+
+def test_prompt_and_answer_fit_the_context() -> None:
+    rows = [_row(list(range(1, n + 1))) for n in (60, 61, 62, 63, 64, 90)]
+    session = TraceSession(_trace(*rows), salt="s", context_tokens_max=4_096)
+    for prompt in _prompts(session):
+        assert pages.prompt_tokens(prompt) + 20 <= 4_096
 
 
 def test_shared_ratio_counts_the_leading_run_of_all_earlier_turns() -> None:
