@@ -75,7 +75,12 @@ async def _measure(
     async with Children() as children:
         stack = await start_stack(children, stack_options)
         load = Load(
-            TraceReplay(traces, seed=options.seed, context_tokens_max=options.context_max),
+            TraceReplay(
+                traces,
+                lanes=options.sessions,
+                seed=options.seed,
+                context_tokens_max=options.context_max,
+            ),
             LoadOptions(
                 base_url=stack.base_url,
                 lanes=options.sessions,

@@ -64,12 +64,8 @@ class AnthropicMessages:
         """The body to forward; nothing is ever stripped, since these streams carry their usage."""
         if facts.edit is None:
             return body, False
-        changed = splice.spliced(body, facts.edit)
-        if changed is None:
-            fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-            fields["system"] = billing.cleaned_system(fields["system"])
-            changed = splice.rebuilt(fields)
-        return changed, False
+        cleaned = billing.cleaned_system
+        return splice.edited(body, facts.edit, key="system", value=cleaned), False
 
     def tap(self, *, is_stream: bool, strip_usage: bool) -> Tap:  # noqa: ARG002  # none is added
         """A follower for one answer."""

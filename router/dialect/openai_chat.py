@@ -77,12 +77,9 @@ class OpenAiChat:
         edit = facts.edit
         if edit is None:
             return body, False
-        changed = splice.spliced(body, edit)
-        if changed is None:
-            fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-            fields["stream_options"] = msgspec.Raw(edit.new)
-            changed = splice.rebuilt(fields)
-        return changed, True
+        asking = msgspec.Raw(edit.new)
+        changed = splice.edited(body, edit, key="stream_options", value=lambda _: asking)
+        return changed, changed is not body
 
     def tap(self, *, is_stream: bool, strip_usage: bool) -> Tap:
         """A follower for one answer."""

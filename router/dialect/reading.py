@@ -5,6 +5,7 @@ Nothing here knows one API from another.
 
 from __future__ import annotations
 
+import re
 from itertools import chain as chained
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 NULL: Final = b"null"
 _NUMBER_BYTES_MAX: Final = 20
+_LONE_SURROGATE: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 _TRUE: Final = frozenset(
     {b"true", b"1", b"1.0", b'"true"', b'"1"', b'"on"', b'"yes"', b'"y"', b'"t"'}
 )
@@ -104,7 +106,10 @@ def _fault_text(body: bytes, text: str) -> str:
         msgspec.json.decode(body)
     except msgspec.DecodeError as error:
         text = str(error)
-    return text if "(byte " in text else f"{text} (byte {len(body)})"
+    if "(byte " in text:
+        return text
+    lone = _LONE_SURROGATE.search(body)  # at the end of a body the decoder misses its other half
+    return f"{text} (byte {len(body)})" if lone is None else f"lone surrogate (byte {lone.start()})"
 
 
 def not_an_object(body: bytes) -> ClientError | None:

@@ -1,8 +1,8 @@
 """Changing one place of a JSON body and no other byte.
 
 A decoded value does not tell where it stood, so its place is found by its exact bytes, and only
-where these occur exactly once: then the one occurrence is the value. Elsewhere the caller builds
-the top level anew from the values' own bytes (:func:`rebuilt`).
+where these occur exactly once: then the one occurrence is the value. Elsewhere the top level is
+built anew from the values' own bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _BLANKS: Final = b" \t\r\n"
 _COMMA: Final = ord(",")
@@ -40,6 +40,25 @@ class Edit:
     kind: EditKind
     old: bytes = b""
     new: bytes = b""
+
+
+def edited(
+    body: bytes, edit: Edit, *, key: str, value: Callable[[msgspec.Raw], msgspec.Raw]
+) -> bytes:
+    """The body with the edit made: in place, or with the member ``key`` rewritten by ``value``.
+
+    The body itself if the edit's place is not certain and its members cannot be told apart either
+    (bytes that are no UTF-8 in a member that nobody reads).
+    """
+    changed = spliced(body, edit)
+    if changed is not None:
+        return changed
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        fields[key] = value(fields[key])
+    except msgspec.DecodeError:
+        return body
+    return rebuilt(fields)
 
 
 def spliced(body: bytes, edit: Edit) -> bytes | None:

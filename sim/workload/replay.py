@@ -49,22 +49,22 @@ class TraceReplay:
         self,
         traces: Sequence[Trace],
         *,
+        lanes: int,
         seed: int,
         context_tokens_max: int = CONTEXT_TOKENS_MAX,
     ) -> None:
         assert traces
+        self._lanes = lanes
         self._context_tokens_max = context_tokens_max
         self._traces = traces
         self._seed = seed
         self._played: dict[int, int] = {}
-        self._n_given = 0
 
     def next_session(self, lane: int) -> TraceSession:
-        """The next trace for ``lane``; traces are handed out in order and then again."""
+        """The next trace for ``lane``; which one does not depend on how fast other lanes are."""
         serial = self._played.get(lane, 0)
         self._played[lane] = serial + 1
-        trace = self._traces[self._n_given % len(self._traces)]
-        self._n_given += 1
+        trace = self._traces[(serial * self._lanes + lane) % len(self._traces)]
         start = 0
         if serial == 0:
             share = stream(self._seed, f"start/{lane}").uniform(*_START_SHARES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,7 +64,7 @@ def test_prompts_share_what_their_messages_share(
 
 @settings(deadline=None, max_examples=300)
 @given(json_value, st.sampled_from(["/v1/chat/completions", "/v1/messages"]))
-def test_no_shape_is_too_strange_to_read(value: Any, path: str) -> None:
+def test_no_shape_is_too_strange_to_read(value: object, path: str) -> None:
     dialect = dialects(DialectOptions())[path]
     for body in (
         value,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +29,7 @@ stream = st.lists(
 ).map(b"".join)
 
 
-def event(end: bytes, **fields: Any) -> bytes:
+def event(end: bytes, **fields: object) -> bytes:
     return b"data: " + json.dumps(fields).encode() + end
 
 
@@ -97,7 +96,7 @@ def test_what_a_tap_passes_and_reads_does_not_depend_on_the_cuts(
     whole: bytes,
     data: st.DataObject,
     path: str,
-    is_stream: bool,
+    is_stream: bool,  # noqa: FBT001
     strip_usage: bool,  # noqa: FBT001
 ) -> None:
     dialect = dialects(DialectOptions())[path]

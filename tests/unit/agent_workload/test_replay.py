@@ -89,7 +89,7 @@ def test_shared_ratio_counts_the_leading_run_of_all_earlier_turns() -> None:
 
 def test_lanes_and_repetitions_share_no_text() -> None:
     trace = _trace(_row(list(range(1, 40))), _row(list(range(1, 60))))
-    source = TraceReplay([trace], seed=1)
+    source = TraceReplay([trace], lanes=2, seed=1)
     prompts = [_prompts(source.next_session(lane))[0] for lane in (0, 1, 0)]
     start = len("<|im_system|>system<|im_middle|>")
     for one, two in ((0, 1), (0, 2), (1, 2)):
@@ -98,10 +98,18 @@ def test_lanes_and_repetitions_share_no_text() -> None:
 
 def test_a_lane_starts_warm_and_goes_on_cold() -> None:
     trace = _trace(*(_row(list(range(1, n + 1)), gap_s=9.0) for n in range(20, 120)))
-    source = TraceReplay([trace], seed=3)
+    source = TraceReplay([trace], lanes=2, seed=3)
     first, later = source.next_session(0), source.next_session(0)
     assert 25 <= len(_prompts(first)) <= 75
     assert len(_prompts(later)) == 100
     turn = source.next_session(1).next_turn()
     assert turn is not None
     assert (turn.gap_s, turn.request.shared_ratio) == (0.0, 0.0)
+
+
+def test_a_lanes_traces_do_not_depend_on_the_other_lanes() -> None:
+    traces = [_trace(_row([1]), trace_id=f"trace_{number}") for number in range(7)]
+    one, two = (TraceReplay(traces, lanes=3, seed=1) for _ in range(2))
+    played = {lane: [one.next_session(lane).key for _ in range(4)] for lane in (0, 1, 2)}
+    assert [two.next_session(2).key for _ in range(4)] == played[2]
+    assert len({key for keys in played.values() for key in keys}) == 12

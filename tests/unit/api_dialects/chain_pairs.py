@@ -30,7 +30,9 @@ class Pair:
     right: bytes
     common: int | None = None
 
-    def __str__(self) -> str:
+    @property
+    def label(self) -> str:
+        """A short name that tells the pairs of both paths apart."""
         return f"{self.path.rsplit('/', 1)[1]}: {self.name}"
 
 
@@ -135,7 +137,7 @@ MESSAGES_BODY: Json = {
 _REMOVED = object()
 
 
-def changed(body: Json, *path: str | int, to: Any = _REMOVED) -> Json:
+def changed(body: Json, *path: str | int, to: object = _REMOVED) -> Json:
     """A copy of the body with one place changed or removed."""
     copy = deepcopy(body)
     target: Any = copy
@@ -173,11 +175,11 @@ def _messages(
     return Pair(name, MESSAGES, dumps(left), sent, common)
 
 
-def _text(text: str, **more: Any) -> Json:
+def _text(text: str, **more: object) -> Json:
     return {"type": "text", "text": text, **more}
 
 
-def _content(index: int, content: Any, body: Json = CHAT_BODY) -> Json:
+def _content(index: int, content: object, body: Json = CHAT_BODY) -> Json:
     return changed(body, "messages", index, "content", to=content)
 
 

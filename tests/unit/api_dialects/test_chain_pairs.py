@@ -19,7 +19,7 @@ def read(path: str, body: bytes, options: DialectOptions | None = None) -> Promp
     return dialects(options or DialectOptions())[path].read(body, [])
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=str)
+@pytest.mark.parametrize("pair", PAIRS, ids=[pair.label for pair in PAIRS])
 def test_pair(pair: Pair) -> None:
     left, right = read(pair.path, pair.left), read(pair.path, pair.right)
 
@@ -39,7 +39,7 @@ def test_pair(pair: Pair) -> None:
         assert common == pair.common
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=str)
+@pytest.mark.parametrize("pair", PAIRS, ids=[pair.label for pair in PAIRS])
 def test_what_is_remembered_does_not_change_the_chain(pair: Pair) -> None:
     dialect = dialects(DialectOptions())[pair.path]
     dialect.read(pair.left, [])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -18,11 +17,11 @@ def tap(*, is_stream: bool = True, strip_usage: bool = False) -> Tap:
     return dialect.tap(is_stream=is_stream, strip_usage=strip_usage)
 
 
-def event(**fields: Any) -> bytes:
+def event(**fields: object) -> bytes:
     return b"data: " + json.dumps(fields).encode() + b"\n\n"
 
 
-def text(content: str, **more: Any) -> bytes:
+def text(content: str, **more: object) -> bytes:
     return event(choices=[{"index": 0, "delta": {"content": content}}], usage=None, **more)
 
 

@@ -18,7 +18,7 @@ def facts(
     headers: dict[str, str] | None = None,
     configured: str | None = None,
     path: str = "/v1/chat/completions",
-    **body: Any,
+    **body: object,
 ) -> PromptFacts:
     sent = json.dumps({"messages": [HELLO], **body}).encode()
     lines = [(name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]

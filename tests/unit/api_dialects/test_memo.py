@@ -37,7 +37,7 @@ def test_what_is_asked_for_stays() -> None:
 def test_a_part_larger_than_half_the_memo_is_not_kept() -> None:
     memo = PartMemo(10)
     memo.put(b"a", part(5))
-    memo.put(b"b", RenderedPart(*part(2), bare=part(2)))
+    memo.put(b"b", part(2)._replace(bare=part(2)))
     assert len(memo) == 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ def tap(*, is_stream: bool = True) -> Tap:
     return dialect.tap(is_stream=is_stream, strip_usage=False)
 
 
-def event(kind: str, **fields: Any) -> bytes:
+def event(kind: str, **fields: object) -> bytes:
     data = json.dumps({"type": kind, **fields})
     return f"event: {kind}\ndata: {data}\n\n".encode()
 

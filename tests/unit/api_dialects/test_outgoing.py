@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ HELLO = b'"messages" : [ {"role":"user","content":"Hi \\u0041 \\"stream_options\
 BILLING = '{"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1; cch=0a1b2;"}'
 
 
-def outgoing(path: str, body: bytes, **options: Any) -> tuple[bytes, bool]:
+def outgoing(path: str, body: bytes, **options: bool) -> tuple[bytes, bool]:
     dialect = dialects(DialectOptions(**options))[path]
     return dialect.outgoing(body, dialect.read(body, []))
 
@@ -85,7 +84,7 @@ def test_options_of_an_unknown_shape_are_left_to_the_engine() -> None:
 
 
 def system_body(system: str) -> bytes:
-    return ('{"system": %s, "messages":[{"role":"user","content":"Hi"}]}' % system).encode()
+    return f'{{"system": {system}, "messages":[{{"role":"user","content":"Hi"}}]}}'.encode()
 
 
 KEPT = '{"type":"text",  "text":"Be \\u0062rief."}'
@@ -154,7 +153,7 @@ def test_the_billing_line_stays_if_the_setting_is_off() -> None:
     assert outgoing(MESSAGES, sent, is_billing_line_removed=False)[0] is sent
 
 
-@pytest.mark.parametrize("system", [f"[{BILLING}, {KEPT}]", f'"x-anthropic-billing-header: 1\\nA"'])
+@pytest.mark.parametrize("system", [f"[{BILLING}, {KEPT}]", '"x-anthropic-billing-header: 1\\nA"'])
 def test_the_chain_is_that_of_what_is_forwarded(system: str) -> None:
     dialect = dialects(DialectOptions())[MESSAGES]
     sent = system_body(system)
@@ -163,3 +162,14 @@ def test_the_chain_is_that_of_what_is_forwarded(system: str) -> None:
 
     again = dialects(DialectOptions(is_billing_line_removed=False))[MESSAGES].read(forwarded, [])
     assert again.chain == facts.chain
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        (CHAT, b'{"\xff":1,"stream":true,"stream_options":null,%s}' % HELLO),
+        (MESSAGES, b'{"\xff":1,' + system_body(f"[{BILLING},{BILLING}]")[1:]),
+    ],
+)
+def test_a_body_that_cannot_be_taken_apart_is_forwarded_as_it_is(path: str, sent: bytes) -> None:
+    assert outgoing(path, sent) == (sent, False)

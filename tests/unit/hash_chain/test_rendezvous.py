@@ -26,4 +26,4 @@ def test_keys_spread_evenly() -> None:
 
 
 def test_values_are_stable_across_versions() -> None:
-    assert rank("session", ["a", "b", "c", "d"]) == ["GOLDEN"]
+    assert rank("session", ["a", "b", "c", "d"]) == ["d", "a", "c", "b"]

@@ -1,0 +1,65 @@
+"""What the measurements ran on, and CPU time as the kernel's scheduler counts it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """Facts that a result is worth nothing without."""
+
+    cpu: str
+    cores: int
+    kernel: str
+    python: str
+    load_average: float
+    versions: dict[str, str]
+
+
+def machine(*, peers: dict[str, str]) -> Machine:
+    """Describe this machine; ``peers`` are versions of what the router is compared with."""
+    names = ("homeport", "uvloop", "httptools", "msgspec", "xxhash")
+    return Machine(
+        cpu=_cpu_model(),
+        cores=len(os.sched_getaffinity(0)),
+        kernel=platform.release(),
+        python=platform.python_version(),
+        load_average=os.getloadavg()[0],
+        versions={name: importlib.metadata.version(name) for name in names} | peers,
+    )
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time of all living threads of a process, in nanoseconds; 0 for process 0.
+
+    The first field of ``schedstat``: user and system time on a CPU. ``/proc/PID/stat`` counts in
+    ticks of 10 ms, too coarse for some 20 us a request.
+    """
+    if not pid:
+        return 0
+    total = 0
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            total += int(path.read_text().split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread that ended just now
+    return total
+
+
+def haproxy_version(program: str) -> str:
+    """HAProxy's version number."""
+    done = subprocess.run([program, "-v"], capture_output=True, text=True, check=True)
+    return done.stdout.split()[2]
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
