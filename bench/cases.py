@@ -56,9 +56,7 @@ def templates(case: Case) -> list[list[Template]]:
     found = []
     for seed in range(N_TEMPLATES):
         talk = conversation(seed, n_base=N_BASE, n_turns=N_TURNS, reply_bytes=_REPLY_BYTES)
-        found.append(
-            [Template.of(chat_body(talk, N_BASE + turn + 1)) for turn in range(N_TURNS)]
-        )
+        found.append([Template.of(chat_body(talk, N_BASE + turn + 1)) for turn in range(N_TURNS)])
     return found
 
 

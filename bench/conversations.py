@@ -218,9 +218,7 @@ def _schema(dice: random.Random, number: int) -> dict[str, Any]:
     names = [f"{dice.choice(_WORDS)}_{number}_{index}" for index in range(6)]
     return {
         "type": "object",
-        "properties": {
-            name: {"type": "string", "description": _text(dice, 80)} for name in names
-        },
+        "properties": {name: {"type": "string", "description": _text(dice, 80)} for name in names},
         "required": names[:2],
         "additionalProperties": False,
     }

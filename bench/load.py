@@ -161,9 +161,7 @@ class Load:
             loop.call_later(spread_s * number / count, stream.send)
         return streams
 
-    def _source(
-        self, number: int, count: int, bodies: list[list[Template]]
-    ) -> Iterator[bytes]:
+    def _source(self, number: int, count: int, bodies: list[list[Template]]) -> Iterator[bytes]:
         """Requests of one connection: no session is on two connections, none is empty-handed."""
         n_sessions = max(count, len(bodies))
         mine = [index for index in range(n_sessions) if index % count == number]

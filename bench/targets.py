@@ -16,21 +16,23 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from bench.machine import haproxy_version
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from bench.cases import Answer
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 N_UPSTREAMS: Final = 2
 Address = tuple[str, int]
+T = TypeVar("T")
 
 _READY_S: Final = 30.0
 _END_S: Final = 5.0
+_ASK_EVERY_S: Final = 0.02
 _UPSTREAM_READY: Final = re.compile(r"upstream ready url=http://([\d.]+):(\d+)")
 _ROUTER_READY: Final = re.compile(r"router ready url=http://([\d.]+):(\d+)")
 
@@ -193,7 +195,7 @@ def _sglang(tools: Tools, replicas: Sequence[Address], listener: socket.socket) 
     return [
         *(tools.sglang_python, "-m", "sglang_router.launch_router", "--worker-urls", *urls),
         *("--policy", "cache_aware", "--host", "127.0.0.1", "--port", port),
-        *("--prometheus-port", "0", "--log-level", "error"),
+        *("--prometheus-port", str(_free_port()), "--log-level", "error"),
     ]
 
 
@@ -204,6 +206,11 @@ def _homeport(replicas: Sequence[Address], *, has_log: bool) -> list[str]:
         *("--port", "0", "--admin-port", "0", "--policy", "home"),
         "--access-log" if has_log else "--no-access-log",
     ]
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -221,7 +228,12 @@ async def _process(
     """A child whose output goes to a file; it is ended with its user."""
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(
-            *argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=ROOT, env=child_env(),
+            *argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            cwd=ROOT,
+            env=child_env(),
             pass_fds=fds,
         )
     try:
@@ -248,40 +260,49 @@ async def _announced(
     process: asyncio.subprocess.Process, log: Path, pattern: re.Pattern[str]
 ) -> Address:
     """Wait for the line that tells the address."""
-    async for text in _waiting(process, log):
-        if found := pattern.search(text):
-            return found[1], int(found[2])
-    raise AssertionError("_waiting ends by raising")
+
+    async def found() -> Address | None:
+        match = pattern.search(_printed(log))
+        return (match[1], int(match[2])) if match else None
+
+    return await _ready(process, log, found)
 
 
 async def _answering(process: asyncio.subprocess.Process, log: Path, address: Address) -> None:
-    """Wait until a generation would be answered: the port is open and a health check passes."""
-    async for _ in _waiting(process, log):
+    """Wait until a health check through it passes."""
+
+    async def passes() -> bool | None:
         try:
             reader, writer = await asyncio.open_connection(*address)
         except OSError:
-            continue
+            return None
         writer.write(b"GET /health HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")
+        line = b""
         with contextlib.suppress(OSError):
             line = await reader.readline()
-            if b" 200 " in line:
-                writer.close()
-                return
         writer.close()
+        return True if b" 200 " in line else None
+
+    await _ready(process, log, passes)
 
 
-async def _waiting(process: asyncio.subprocess.Process, log: Path) -> AsyncIterator[str]:
-    """What a starting process has printed, again and again.
+async def _ready(
+    process: asyncio.subprocess.Process, log: Path, ask: Callable[[], Awaitable[T | None]]
+) -> T:
+    """Ask again and again until there is an answer.
 
     Raises:
-        BenchError: it ended, or was not ready in time; with the end of what it printed.
+        BenchError: the process ended, or was not ready in time; with the end of what it printed.
     """
-    try:
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_READY_S):
             while process.returncode is None:
-                yield log.read_text(errors="replace")
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        pass
-    text = log.read_text(errors="replace")[-2_000:]
-    raise BenchError(f"{log.stem} did not become ready:\n{text}")
+                answer = await ask()
+                if answer is not None:
+                    return answer
+                await asyncio.sleep(_ASK_EVERY_S)
+    raise BenchError(f"{log.stem} did not become ready:\n{_printed(log)[-2_000:]}")
+
+
+def _printed(log: Path) -> str:
+    return log.read_text(errors="replace")

@@ -107,7 +107,7 @@ def media_part(kind: str, source: object) -> bytes:
     Raises:
         ShapeError: ``source`` names nothing.
     """
-    detail = b""
+    detail = json_bytes(None)
     if isinstance(source, dict) and isinstance(source.get("url"), str):
         detail = json_bytes(source.get("detail"))
         source = source["url"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from router.dialect import DialectOptions, dialects
-from router.dialect.base import PromptFacts
+
+if TYPE_CHECKING:
+    from router.dialect.base import PromptFacts
 
 DIALECTS = dialects(DialectOptions())
 

@@ -1,0 +1,213 @@
+"""What a decision costs: facts, chain, choice and book-keeping of one large request.
+
+Drives the dialects and the core without any I/O. Sessions grow: all messages but the newest two
+are known to the memo (three in the messages dialect, where the cache mark moves on).
+"""
+
+from __future__ import annotations
+
+import cProfile
+import gc
+import pstats
+import random
+import time
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from bench.conversations import Template, chat_body, conversation, messages_body
+from bench.load import percentile
+from bench.machine import Machine, machine
+from router.core import RouterCore
+from router.dialect import DialectOptions, dialects
+from router.dialect.base import Usage
+from router.policy import registry
+from router.state.fleet import ReplicaSpec
+from router.state.health import Event
+from router.state.history import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from router.core import Ticket
+    from router.dialect.base import Dialect, Headers
+
+BUDGET_US: Final = 500.0
+"""Facts, chain and decision of a 450 KB body."""
+
+PHASES: Final = ("read", "arrive", "outgoing", "began", "finish")
+_PATHS: Final = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
+_FLEETS: Final = (4, 64)
+_N_TALKS: Final = 4
+_N_BASE: Final = 45
+_N_TURNS: Final = 10
+_REPLY_BYTES: Final = 7_500
+_SESSIONS_A_REPLICA: Final = 3
+_INFLIGHT_A_REPLICA: Final = 2
+_BYTES_A_TOKEN: Final = 4
+_WARM_SHARE: Final = 0.2
+
+
+class FactsRow(msgspec.Struct, frozen=True):
+    """One dialect before one fleet; microseconds of process CPU time."""
+
+    dialect: str
+    replicas: int
+    phases_us: dict[str, float]
+    total_p50_us: float
+    total_p99_us: float
+
+
+class FactsRun(msgspec.Struct, tag="facts", tag_field="kind"):
+    """All rows; ``phases`` are the columns in the order in which a request goes through them."""
+
+    machine: Machine
+    iterations: int
+    body_bytes: int
+    n_messages: int
+    phases: list[str]
+    rows: list[FactsRow]
+
+
+class Drill:
+    """One dialect and one core with a busy fleet, fed with growing sessions."""
+
+    def __init__(self, name: str, n_replicas: int) -> None:
+        self._dialect: Dialect = dialects(DialectOptions())[_PATHS[name]]
+        self._core = RouterCore(registry.make("home"), random.Random(1))
+        self._now_s = 1_000.0
+        for number in range(n_replicas):
+            replica_id = f"10.0.0.{number}:30000"
+            spec = ReplicaSpec(replica_id, f"10.0.0.{number}", 30_000, capacity_tokens=7_250_000)
+            self._core.members.join(spec, self._now_s)
+            self._core.members.heard(replica_id, Event.PROBE_OK, self._now_s)
+        write = chat_body if name == "chat" else messages_body
+        talks = [
+            conversation(seed, n_base=_N_BASE, n_turns=_N_TURNS, reply_bytes=_REPLY_BYTES)
+            for seed in range(_N_TALKS)
+        ]
+        self._talks = [
+            [Template.of(write(talk, _N_BASE + turn + 1)) for turn in range(_N_TURNS)]
+            for talk in talks
+        ]
+        self._header = b"x-session-id" if name == "chat" else b"x-claude-code-session-id"
+        self._n_sessions = _SESSIONS_A_REPLICA * n_replicas
+        self._load(_INFLIGHT_A_REPLICA * n_replicas)
+
+    @property
+    def body_bytes(self) -> int:
+        """The mean body."""
+        return round(sum(b.size_bytes for t in self._talks for b in t) / (_N_TALKS * _N_TURNS))
+
+    def requests(self) -> Iterator[tuple[bytes, Headers]]:
+        """Endless requests: a session plays its turns in order, then the next one does.
+
+        Each session passes with its base long known, as in the middle of its life.
+        """
+        number = 0
+        while True:
+            for session in range(self._n_sessions):
+                number += 1
+                for turn in range(_N_TURNS):
+                    yield self._request(session, turn, number)
+
+    def _request(self, session: int, turn: int, number: int) -> tuple[bytes, Headers]:
+        """Equal bases in all sessions of a talk keep the memo warm; the mark is the talk's."""
+        talk = session % _N_TALKS
+        body = self._talks[talk][turn].filled(b"%016d" % talk, number)
+        headers = [
+            (b"host", b"127.0.0.1"),
+            (b"user-agent", b"agent/1.0"),
+            (b"accept", b"*/*"),
+            (b"content-type", b"application/json"),
+            (b"authorization", b"Bearer sk-bench"),
+            (self._header, b"ses-%032d" % session),
+            (b"content-length", b"%d" % len(body)),
+        ]
+        return body, headers
+
+    def _load(self, n_inflight: int) -> None:
+        """Requests that stay in flight, so that the policy has something to weigh."""
+        for session in range(n_inflight):
+            body, headers = self._request(session % self._n_sessions, 0, 0)
+            ticket = self._core.arrive(self._dialect.read(body, headers), self._now_s)
+            if session % 2:
+                self._core.began(ticket, self._now_s)
+
+    def once(self, body: bytes, headers: Headers) -> tuple[int, ...]:
+        """One request from its body to its end; nanoseconds of CPU time for each phase."""
+        clock = time.process_time_ns
+        self._now_s += 0.05
+        marks = [clock()]
+        facts = self._dialect.read(body, headers)
+        marks.append(clock())
+        ticket: Ticket = self._core.arrive(facts, self._now_s)
+        marks.append(clock())
+        self._dialect.outgoing(body, facts)
+        marks.append(clock())
+        self._core.began(ticket, self._now_s)
+        marks.append(clock())
+        tokens = facts.prompt_bytes // _BYTES_A_TOKEN
+        usage = Usage(prompt_tokens=tokens, output_tokens=300, cached_tokens=tokens * 24 // 25)
+        self._core.finish(ticket, Outcome.DONE, self._now_s, usage=usage)
+        marks.append(clock())
+        return tuple(after - before for before, after in pairwise(marks))
+
+
+def _row(name: str, n_replicas: int, iterations: int) -> tuple[FactsRow, int]:
+    drill = Drill(name, n_replicas)
+    source = drill.requests()
+    for _ in range(max(_warm_requests(n_replicas), int(iterations * _WARM_SHARE))):
+        drill.once(*next(source))
+    gc.collect()
+    gc.freeze()  # as the router does when it begins to listen
+    try:
+        times = [drill.once(*next(source)) for _ in range(iterations)]
+    finally:
+        gc.unfreeze()
+    totals = sorted(sum(row) / 1e3 for row in times)
+    phases = {phase: median(row[at] / 1e3 for row in times) for at, phase in enumerate(PHASES)}
+    row = FactsRow(name, n_replicas, phases, median(totals), percentile(totals, 0.99))
+    return row, drill.body_bytes
+
+
+def _warm_requests(n_replicas: int) -> int:
+    """Requests until every session has been seen for a whole pass."""
+    return _SESSIONS_A_REPLICA * n_replicas * _N_TURNS
+
+
+def measure(iterations: int) -> FactsRun:
+    """Measure both dialects before each fleet."""
+    rows, sizes = [], []
+    for name in _PATHS:
+        for n_replicas in _FLEETS:
+            row, size = _row(name, n_replicas, iterations)
+            rows.append(row)
+            sizes.append(size)
+    return FactsRun(
+        machine=machine(peers={}),
+        iterations=iterations,
+        body_bytes=round(sum(sizes) / len(sizes)),
+        n_messages=2 * (_N_BASE + _N_TURNS // 2) + 2,
+        phases=list(PHASES),
+        rows=rows,
+    )
+
+
+def profile(iterations: int) -> None:
+    """Print where the time of both dialects goes, by function."""
+    for name in _PATHS:
+        drill = Drill(name, _FLEETS[0])
+        source = drill.requests()
+        for _ in range(_warm_requests(_FLEETS[0])):
+            drill.once(*next(source))
+        inputs = [next(source) for _ in range(iterations)]
+        profiler = cProfile.Profile()
+        profiler.enable()
+        for body, headers in inputs:
+            drill.once(body, headers)
+        profiler.disable()
+        print(f"{name}: {iterations} requests")
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
