@@ -4,7 +4,8 @@
 
     RouterError
       ClientError          bad-request, unknown-path, method-not-allowed, bad-content-type,
-                           too-large, headers-too-large, unauthorized, upgrade-refused
+                           too-large, headers-too-large, request-timeout,
+                           upgrade-refused
       Refused              no-replica-ready, saturated, shutting-down
       UpstreamError
         ConnectFailed      connect-failed, connect-timeout
@@ -115,7 +116,6 @@ class ConfigError(Exception):
 CODES: Final[dict[str, int]] = {
     "bad-request": 400,
     "bad-content-type": 415,
-    "unauthorized": 401,
     "unknown-path": 404,
     "method-not-allowed": 405,
     "request-timeout": 408,

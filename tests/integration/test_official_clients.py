@@ -182,11 +182,14 @@ async def test_async_clients(fleet: Stack) -> None:
         )
         assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
         assert [model.id async for model in chat.models.list()] == [MODEL]
-    async with anthropic.AsyncAnthropic(
-        base_url=fleet.router.url, auth_token="any", max_retries=0
-    ) as messages, messages.messages.stream(
-        model=MODEL, max_tokens=40, messages=[{"role": "user", "content": TEXT}]
-    ) as stream:
+    async with (
+        anthropic.AsyncAnthropic(
+            base_url=fleet.router.url, auth_token="any", max_retries=0
+        ) as messages,
+        messages.messages.stream(
+            model=MODEL, max_tokens=40, messages=[{"role": "user", "content": TEXT}]
+        ) as stream,
+    ):
         assert "".join([text async for text in stream.text_stream])
 
 
