@@ -21,11 +21,12 @@ _N_TOOLS: Final = 20
 _TALK_EVERY: Final = 12
 """Every so many turns a person speaks instead of a tool."""
 
-_WORDS: Final[Sequence[str]] = tuple(
+_VOCABULARY: Final = (
     "self return async await def class if else for in raise import from None True False value "
     "request replica session tokens cache prefix index parser buffer stream event state time "
-    "result error path file test assert list dict str int bytes not and or with as yield lambda".split()
+    "result error path file test assert list dict str int bytes not and or with as yield lambda"
 )
+_WORDS: Final = _VOCABULARY.split()
 
 
 @dataclass(slots=True, frozen=True)

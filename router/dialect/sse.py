@@ -16,6 +16,7 @@ EVENT_BYTES_MAX: Final = 1 << 20
 # byte is there.
 _END: Final = re.compile(rb"(?:\r\n|\n|\r(?=[^\n])){2}")
 _END_BYTES_MAX: Final = 4
+_LF: Final = 10
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -45,12 +46,12 @@ class EventSplitter:
         buffer = self.rest + data if n_scanned else data
         opaque = b""
         if self._is_skipping:
-            end = _first_end(buffer)
+            end = first_end(buffer)
             if end == 0:
                 return self._skipped(buffer), b""
             self._is_skipping = False
             opaque, buffer, n_scanned = buffer[:end], buffer[end:], 0
-        end = _last_end(buffer, n_scanned)
+        end = last_end(buffer, max(0, n_scanned + 1 - _END_BYTES_MAX))
         if end == len(buffer):
             self.rest = b""
             return opaque, buffer
@@ -66,22 +67,29 @@ class EventSplitter:
         return buffer[: 1 - _END_BYTES_MAX]
 
 
-def _first_end(buffer: bytes) -> int:
-    match = _END.search(buffer)
+def first_end(buffer: bytes, start: int = 0) -> int:
+    """Where the first event that ends behind ``start`` ends, 0 if none does."""
+    if b"\r" not in buffer:
+        at = buffer.find(b"\n\n", start)
+        return at + 2 if at >= 0 else 0
+    match = _END.search(buffer, start)
     return match.end() if match else 0
 
 
-def _last_end(buffer: bytes, n_scanned: int) -> int:
-    """Where the last whole event ends, 0 if none does; ``n_scanned`` leading bytes hold no end."""
+def last_end(buffer: bytes, start: int = 0, stop: int | None = None) -> int:
+    """Where the last event that ends between ``start`` and ``stop`` ends, 0 if none does."""
+    stop = len(buffer) if stop is None else stop
+    if b"\r" not in buffer:
+        at = buffer.rfind(b"\n\n", start, stop)
+        if at < 0:
+            return 0
+        run = at  # empty lines in a row end their events two by two, from the first on
+        while run > start and buffer[run - 1] == _LF:
+            run -= 1
+        return run + (at + 2 - run) // 2 * 2
     end = 0
-    if b"\r" in buffer:
-        for match in _END.finditer(buffer, max(0, n_scanned + 1 - _END_BYTES_MAX)):
-            end = match.end()
-        return end
-    at = buffer.find(b"\n\n", max(0, n_scanned - 1))
-    while at >= 0:
-        end = at + 2
-        at = buffer.find(b"\n\n", end)
+    for match in _END.finditer(buffer, start, stop):
+        end = match.end()
     return end
 
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from router.dialect.sse import EVENT_BYTES_MAX, EventSplitter, event_data, split_events
+from router.dialect.sse import (
+    EVENT_BYTES_MAX,
+    EventSplitter,
+    event_data,
+    first_end,
+    last_end,
+    split_events,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,8 +77,8 @@ class EventTap(Reading):
         opaque, events = self._splitter.feed(data)
         if opaque:
             self.has_begun = True
-        if events and self._is_worth_reading(events):
-            events = self._read(split_events(events))
+        if events:
+            events = self._look(events)
         if not self._is_stripping:
             return data
         return opaque + events if opaque else events
@@ -82,13 +89,27 @@ class EventTap(Reading):
         kept = self._read([rest]) if rest else b""
         return kept if self._is_stripping else b""
 
-    def _is_worth_reading(self, events: bytes) -> bool:
-        if not self.has_begun:
-            return True
-        for word in self._words:  # noqa: SIM110  # any() costs twice as much here
-            if word in events:
-                return True
-        return False
+    def _look(self, block: bytes) -> bytes:
+        """Look at whole events; answer those to pass on.
+
+        Until the answer has begun each one is read; then only from the first on that holds a word.
+        """
+        begun_at = 0
+        kept = b""
+        while not self.has_begun and begun_at < len(block):
+            end = first_end(block, begun_at) or len(block)
+            kept += self._read([block[begun_at:end]])
+            begun_at = end
+        word_at = len(block)
+        for word in self._words:
+            at = block.find(word, begun_at, word_at)
+            if at >= 0:
+                word_at = at
+        if word_at == len(block):
+            return kept + block[begun_at:] if begun_at else block
+        # The event that holds the word begins after the last end before it.
+        start = last_end(block, begun_at, word_at) or begun_at
+        return kept + block[begun_at:start] + self._read(split_events(block[start:]))
 
     def _read(self, events: list[bytes]) -> bytes:
         """Look at each event; answer those to pass on."""

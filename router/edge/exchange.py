@@ -292,7 +292,7 @@ class Exchange:
         self._drop_upstream()
         self._finish(Outcome.FAILED, error=error)
         if reader.is_stream:
-            self._relay.end(data, is_cut=True)
+            self._relay.end(data)
         else:
             self._relay.tear(data)
 
@@ -304,7 +304,7 @@ class Exchange:
         self._drop_upstream()
         self._finish(Outcome.FAILED, error=error)
         if self._relay.is_open:
-            self._relay.end(self._dialect.error_event(error), is_cut=True)
+            self._relay.end(self._dialect.error_event(error))
         else:
             fields = error_fields(error, self._request_id, placement)
             self._relay.whole(fields, self._dialect.error_body(error))

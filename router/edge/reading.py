@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from router.errors import UpstreamError, UpstreamProtocol, UpstreamStatus
 from router.framing.events import FramingError, ResponseHead
@@ -72,18 +72,18 @@ class AnswerReader:
         if len(events) == 1 and type(first) is bytes:
             self._take_body(first)
             return Step.RELAY if self._is_flowing else self._judge()
-        parts: list[bytes] = []
-        for event in events:
-            if type(event) is bytes:
-                parts.append(event)
-            elif isinstance(event, ResponseHead):
-                self._take_head(event)
-            elif isinstance(event, FramingError):
-                self._fault = event
+        if isinstance(first, ResponseHead):
+            self._take_head(first)
+            events = events[1:]
+        if events and type(events[-1]) is not bytes:
+            if isinstance(events[-1], FramingError):
+                self._fault = events[-1]
             else:
                 self.is_end = True
-        if parts:
-            self._take_body(b"".join(parts))
+            events = events[:-1]
+        if events:
+            # Between the head and what ends an answer there is nothing but body.
+            self._take_body(b"".join(cast("list[bytes]", events)))
         if self.is_end and self._tap is not None:
             self._hold(self._tap.finish())
         return self._judge()

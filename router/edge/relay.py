@@ -98,11 +98,15 @@ class Relay:
         if data:
             self._client.write(chunk(data) if self._is_chunked else data)
 
-    def end(self, data: bytes, *, is_cut: bool = False) -> None:
-        """The last bytes of the stream; after a cut the connection is closed."""
+    def end(self, data: bytes) -> None:
+        """The last bytes of the stream.
+
+        The connection stays what its head said it would be, also after a cut: a client that was
+        told it may go on must not run into a close with its next request.
+        """
         assert self.is_open
         self._client.write(self._framed(data) + self._last)
-        self._client.answered(keep_alive=self._keep_alive and not is_cut)
+        self._client.answered(keep_alive=self._keep_alive)
 
     def tear(self, data: bytes) -> None:
         """Break off an answer that has no error events: closing without its end is the sign."""

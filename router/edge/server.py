@@ -9,6 +9,7 @@ import uvloop
 
 from router.edge.context import Door
 from router.edge.downstream import ClientConnection
+from router.edge.memory import keep_large_blocks
 from router.edge.upstream import UpstreamPool
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ _T = TypeVar("_T")
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:
-    """Run ``main`` on the data plane's event loop."""
+    """Run ``main`` on the data plane's event loop, in a process that is set up for it."""
+    keep_large_blocks()
     return uvloop.run(main)
 
 

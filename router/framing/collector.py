@@ -28,7 +28,6 @@ class Collector(Generic[Event]):
     __slots__ = (
         "_events",
         "_failed_at",
-        "_head_bytes",
         "_header_bytes_max",
         "_headers",
         "_headers_max",
@@ -43,7 +42,6 @@ class Collector(Generic[Event]):
         self._events: list[Event | bytes | FramingError] = []
         self._failed_at = -1
         self._headers: HeaderList = []
-        self._head_bytes = 0
         self._quiet_bytes = 0
         self._in_head = False
         self.on_body = self._events.append  # llhttp's callback: one list, kept for the whole life
@@ -51,19 +49,12 @@ class Collector(Generic[Event]):
     def on_message_begin(self) -> None:
         """llhttp: the first byte of a message."""
         self._headers = []
-        self._head_bytes = 0
         self._in_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """llhttp: a header line, or a trailer once the body has begun; trailers are dropped."""
-        self._head_bytes += len(name) + len(value) + _LINE_EXTRA_BYTES
         if self._in_head:
             self._headers.append((name.lower(), value.rstrip(b" \t")))
-
-    @property
-    def has_failed(self) -> bool:
-        """A fault was answered; nothing is read any more."""
-        return self._failed_at >= 0
 
     def _fail(self, code: str, message: str, status: int) -> None:
         """Remember the first fault, behind the events that came before it."""
@@ -84,17 +75,20 @@ class Collector(Generic[Event]):
             return str(fault)
         return ""
 
-    @property
-    def _is_head_over(self) -> bool:
-        """The head, with its trailers, is larger than allowed."""
-        return self._head_bytes > self._header_bytes_max or len(self._headers) > self._headers_max
+    def _is_head_over(self, target: bytes = b"") -> bool:
+        """The head is larger than allowed. It is counted only where more than that was read."""
+        headers = self._headers
+        if len(headers) > self._headers_max:
+            return True
+        if self._quiet_bytes <= self._header_bytes_max:
+            return False
+        n_bytes = len(target) + sum([len(name) + len(value) for name, value in headers])
+        return n_bytes + _LINE_EXTRA_BYTES * len(headers) > self._header_bytes_max
 
     @property
-    def _is_over(self) -> bool:
-        """The head is, or what was read without completing anything is."""
-        return self._is_head_over or (
-            not self._events and self._quiet_bytes > self._header_bytes_max
-        )
+    def _is_quiet(self) -> bool:
+        """Too much was read without completing anything: a head, trailers, or what is neither."""
+        return not self._events and self._quiet_bytes > self._header_bytes_max
 
     def _drain(self) -> list[Event | bytes | FramingError]:
         """The events of this read, up to and with the fault."""

@@ -40,7 +40,7 @@ class RequestParser(Collector[RequestMark]):
         if parser is None or self._failed_at >= 0 or self._is_last_read:
             return []
         refused = self._run(parser, data)
-        if self._is_over:
+        if self._is_quiet:
             self._fail_size()
         elif refused and not self._is_last_read:
             self._fail("bad-request", f"This is not HTTP/1.1 as served here: {refused}.", 400)
@@ -72,14 +72,13 @@ class RequestParser(Collector[RequestMark]):
     def on_url(self, url: bytes) -> None:
         """llhttp: a piece of the target."""
         self._url += url
-        self._head_bytes += len(url)
 
     def on_headers_complete(self) -> None:
         """llhttp: the head is whole."""
         parser = self._parser
         assert parser is not None
         self._in_head = False
-        if self._is_head_over:
+        if self._is_head_over(self._url):
             self._fail_size()
             return
         method = parser.get_method()

@@ -84,7 +84,7 @@ class ResponseParser(Collector[ResponseMark]):
             self._end_at = -1
         elif refused:
             self._fail(_CODE, f"The replica's answer is not HTTP: {refused}.", _STATUS)
-        elif self._is_over:
+        elif self._is_quiet:
             self._fail(_CODE, "The head of the replica's answer is too large.", _STATUS)
         return self._drain()
 
@@ -123,7 +123,7 @@ class ResponseParser(Collector[ResponseMark]):
             if status == _SWITCHING:
                 self._fail(_CODE, "The replica changed the protocol unasked.", _STATUS)
             return
-        if self._is_head_over:
+        if self._is_head_over():
             self._fail(_CODE, "The head of the replica's answer is too large.", _STATUS)
             return
         length: int | None = None

@@ -23,12 +23,20 @@ if TYPE_CHECKING:
     from router.state.history import RequestRecord
 
 
+_TEST_S = 30.0
+
+
 class InOrder:
-    """A policy: the candidates by id, whatever they cost."""
+    """A policy: the candidates by id, whatever they cost; ``is_broken`` makes it name nobody."""
+
+    def __init__(self) -> None:
+        self.is_broken = False
+        self.asked = asyncio.Event()
 
     def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:  # noqa: ARG002
         """Answer the candidates in order of their ids."""
-        ranked = tuple(replica.replica_id for replica in fleet.candidates)
+        self.asked.set()
+        ranked = () if self.is_broken else tuple(r.replica_id for r in fleet.candidates)
         return Ranking(ranked, "in-order", {ranked[0]: Price(prefill_s=0.1044)})
 
 
@@ -68,7 +76,8 @@ class Rig:
         limits: EdgeLimits,
         clock: Callable[[], float],
     ) -> None:
-        self.core = RouterCore(InOrder(), random.Random(0))
+        self.policy = InOrder()
+        self.core = RouterCore(self.policy, random.Random(0))
         for number, port in enumerate(ports):
             spec = ReplicaSpec(replica_id=f"r{number}", host="127.0.0.1", port=port)
             self.core.members.join(spec, 0.0)
@@ -102,7 +111,9 @@ async def front_door(
     rig = Rig(list(ports), dialects, limits or EdgeLimits(sweep_s=0.01, drain_s=2.0), clock)
     rig.port = await rig.door.start("127.0.0.1", 0)
     try:
-        yield rig
+        # uvloop swallows what a signal's handler raises, so the test runner's own limit is lost.
+        async with asyncio.timeout(_TEST_S):
+            yield rig
     finally:
         await rig.door.stop()
     assert rig.inflight == 0

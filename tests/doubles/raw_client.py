@@ -59,6 +59,7 @@ class RawClient:
             self._h11.send(h11.Request(method="GET", target="/", headers=[("Host", "x")]))
             self._h11.send(h11.EndOfMessage())
         answer = Answer(0, {}, b"", is_whole=False)
+        parts: list[bytes] = []
         with contextlib.suppress(h11.RemoteProtocolError):
             while True:
                 event = self._h11.next_event()
@@ -68,12 +69,13 @@ class RawClient:
                     answer.status = event.status_code
                     answer.headers = {k.decode(): v.decode() for k, v in event.headers}
                 elif isinstance(event, h11.Data):
-                    answer.body += bytes(event.data)
+                    parts.append(bytes(event.data))
                 elif isinstance(event, h11.EndOfMessage):
                     answer.is_whole = True
                     break
                 elif isinstance(event, h11.ConnectionClosed):
                     break
+        answer.body = b"".join(parts)
         if self._h11.states == {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
             self._h11.start_next_cycle()
         return answer

@@ -21,7 +21,7 @@ import struct
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from types import TracebackType
 
     Script = Callable[["Call"], Awaitable[None]]
@@ -64,6 +64,18 @@ def whole(body: bytes, *, status: bytes = b"200 OK", extra: bytes = b"") -> byte
         len(body),
         body,
     )
+
+
+@contextlib.contextmanager
+def deaf_port() -> Iterator[int]:
+    """A port where connecting never ends: nobody accepts, and the queue before it is full."""
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for filler in (first, second):
+            filler.settimeout(0)
+            filler.connect_ex(full.getsockname())
+        yield full.getsockname()[1]
 
 
 class Call:
@@ -130,7 +142,6 @@ class ScriptedReplica:
         self._reads_body = reads_body
         self._server: asyncio.Server | None = None
         self._running: set[asyncio.Task[None]] = set()
-        self.open: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 26)
@@ -149,16 +160,10 @@ class ScriptedReplica:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def drop_idle(self) -> None:
-        """Close every connection, as a keep-alive time-out does."""
-        for writer in list(self.open):
-            writer.close()
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._running.add(task)
-        self.open.add(writer)
         self.n_connections += 1
         n_requests = 0
         try:
@@ -175,5 +180,4 @@ class ScriptedReplica:
             pass
         finally:
             self._running.discard(task)
-            self.open.discard(writer)
             writer.close()

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from router.dialect.anthropic_messages import AnthropicMessages
-from router.dialect.memo import PartMemo
-from router.dialect.openai_chat import OpenAiChat
+from router.dialect import dialects
 from router.dialect.options import DialectOptions
 
 if TYPE_CHECKING:
@@ -25,10 +23,5 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 @pytest.fixture
 def table() -> Mapping[str, Dialect]:
-    """Two dialects that change nothing of what passes."""
-    options = DialectOptions(is_usage_asked=False)
-    memo = PartMemo(1000)
-    return {
-        "/v1/chat/completions": OpenAiChat(options, memo),
-        "/v1/messages": AnthropicMessages(options, memo),
-    }
+    """The dialects, set to change nothing of what passes."""
+    return dialects(DialectOptions(is_usage_asked=False))

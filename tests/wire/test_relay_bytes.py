@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from router.dialect.base import Dialect
 
-Table = "Mapping[str, Dialect]"
 SSE = events("he", "llo")
 JSON = b'{"object":"chat.completion","choices":[],"usage":null}'
 
@@ -138,7 +137,7 @@ async def test_answers_cut_at_every_boundary(
 
     async with ScriptedReplica(script) as replica, front_door(replica.port, dialects=table) as rig:
         async with client_of(rig.port) as client:
-            for at in range(1, len(answer), 1 if len(answer) < 600 else 5):  # noqa: B007
+            for at in range(1, len(answer), 1 if len(answer) < 600 else 5):
                 await client.send(post(chat()))
                 got = await client.read()
                 assert (got.status, got.body, got.is_whole) == (200, body, True), at
@@ -205,15 +204,18 @@ async def test_a_half_closed_client_is_answered(table: Mapping[str, Dialect]) ->
         await go_on.wait()
         await call.send(whole(JSON))
 
-    async with ScriptedReplica(script) as replica, front_door(replica.port, dialects=table) as rig:
-        async with client_of(rig.port) as client:
-            await client.send(post(chat(stream=False)))
-            client.writer.write_eof()
-            assert await client.read_until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-            go_on.set()
-            answer = await client.read()
-            assert (answer.body, answer.headers["connection"]) == (JSON, "close")
-            assert await client.is_closed()
+    async with (
+        ScriptedReplica(script) as replica,
+        front_door(replica.port, dialects=table) as rig,
+        client_of(rig.port) as client,
+    ):
+        await client.send(post(chat(stream=False)))
+        client.writer.write_eof()
+        assert await client.read_until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        go_on.set()
+        answer = await client.read()
+        assert (answer.body, answer.headers["connection"]) == (JSON, "close")
+        assert await client.is_closed()
 
 
 async def test_http_1_0_gets_a_stream_without_chunks(table: Mapping[str, Dialect]) -> None:
@@ -234,25 +236,25 @@ async def test_http_1_0_may_keep_its_connection(table: Mapping[str, Dialect]) ->
     async with (
         ScriptedReplica(echo_whole) as replica,
         front_door(replica.port, dialects=table) as rig,
+        client_of(rig.port) as client,
     ):
-        async with client_of(rig.port) as client:
-            request = post(chat(stream=False), extra="Connection: keep-alive\r\n")
-            for _ in range(2):
-                await client.send(request.replace(b"HTTP/1.1", b"HTTP/1.0"))
-                answer = await client.read()
-                assert answer.headers["connection"] == "keep-alive"
-                assert answer.body == JSON
+        request = post(chat(stream=False), extra="Connection: keep-alive\r\n")
+        for _ in range(2):
+            await client.send(request.replace(b"HTTP/1.1", b"HTTP/1.0"))
+            answer = await client.read()
+            assert answer.headers["connection"] == "keep-alive"
+            assert answer.body == JSON
 
 
 async def test_connection_close_is_respected(table: Mapping[str, Dialect]) -> None:
     async with (
         ScriptedReplica(echo_whole) as replica,
         front_door(replica.port, dialects=table) as rig,
+        client_of(rig.port) as client,
     ):
-        async with client_of(rig.port) as client:
-            await client.send(post(chat(stream=False), extra="Connection: close\r\n"))
-            assert (await client.read()).headers["connection"] == "close"
-            assert await client.is_closed()
+        await client.send(post(chat(stream=False), extra="Connection: close\r\n"))
+        assert (await client.read()).headers["connection"] == "close"
+        assert await client.is_closed()
 
 
 async def test_an_answer_larger_than_what_is_held(table: Mapping[str, Dialect]) -> None:

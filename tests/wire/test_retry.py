@@ -20,6 +20,7 @@ from tests.doubles.scripted_replica import (
     Call,
     ScriptedReplica,
     chunk,
+    deaf_port,
     events,
     stream,
     whole,
@@ -114,15 +115,10 @@ async def test_a_refused_connection(table: Mapping[str, Dialect]) -> None:
 
 
 async def test_a_connection_that_is_not_accepted_in_time(table: Mapping[str, Dialect]) -> None:
-    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        for filler in (first, second):
-            filler.setblocking(False)
-            filler.connect_ex(full.getsockname())
-        limits = EdgeLimits(connect_s=0.1)
+    limits = EdgeLimits(connect_s=0.1)
+    with deaf_port() as port:
         async with (
-            front_door(full.getsockname()[1], dialects=table, limits=limits) as rig,
+            front_door(port, dialects=table, limits=limits) as rig,
             client_of(rig.port) as client,
         ):
             await client.send(post(chat()))
