@@ -23,4 +23,4 @@ class DialectOptions:
     is_usage_asked: bool = True
     is_inline_system_hoisted: bool = False
     is_old_reasoning_stripped: bool = True
-    memo_segments_max: int = 1_000_000
+    memo_segments_max: int = 300_000

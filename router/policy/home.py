@@ -17,7 +17,7 @@ under one id) is split: its further requests go where they are cheapest, its hom
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import nsmallest
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from hashing.rendezvous import rank as rendezvous_rank
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _RANKED_MAX: Final = 4
 """The chosen replica and three to fall back on; a retry asks anew, with the fleet as it is then."""
+
+_BACKLOG: Final = attrgetter("backlog_s")
 
 
 @dataclass(slots=True, frozen=True)
@@ -158,8 +160,6 @@ class Home:
     @staticmethod
     def _ranked(chosen: ReplicaView, fleet: FleetView) -> tuple[str, ...]:
         """The chosen replica, then the least backlogged others."""
-        rest = nsmallest(
-            _RANKED_MAX, fleet.candidates, key=lambda r: (r.backlog_s, r.inflight, r.replica_id)
-        )
-        ids = [chosen.replica_id, *(r.replica_id for r in rest if r is not chosen)]
+        rest = sorted(fleet.candidates, key=_BACKLOG)[:_RANKED_MAX]
+        ids = [chosen.replica_id, *[r.replica_id for r in rest if r is not chosen]]
         return tuple(ids[:_RANKED_MAX])

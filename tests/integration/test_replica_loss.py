@@ -77,8 +77,15 @@ class Load:
                 self._changed.notify_all()
 
 
+async def state_of(http: aiohttp.ClientSession, admin_url: str, replica_id: str) -> str:
+    """What the router says of a replica."""
+    async with http.get(f"{admin_url}/fleet") as answer:
+        fleet = await answer.json()
+    return next(row["state"] for row in fleet["replicas"] if row["id"] == replica_id)
+
+
 async def test_kill_one_replica_under_load() -> None:
-    with stack(3, time_scale=4.0) as started:
+    with stack(3, "--probe-s", "0.25", time_scale=4.0) as started:
         victim = started.replicas[0]
         name = urlsplit(victim.url).netloc
         load = Load(started.router.url)
@@ -96,6 +103,9 @@ async def test_kill_one_replica_under_load() -> None:
             back = emulate(port=port, time_scale=4.0)
             try:
                 await asyncio.to_thread(back.wait_ready)
+                async with asyncio.timeout(10):
+                    while await state_of(http, started.router.admin_url, name) != "ready":
+                        await asyncio.sleep(0.05)
                 for n in range(N_SESSIONS, N_SESSIONS + 6):
                     group.create_task(load.session(http, n))
                 returned = len(load.turns)
