@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from router.dialect.base import SessionSource
 from router.errors import ConnectFailed, Refused, UpstreamStatus
 from router.policy.view import Price, RouteRequest
 from router.state.estimate import Estimate, EstimateParameters, estimate
 from router.state.fleet import Fleet
-from router.state.health import Event, State
+from router.state.health import Event
 from router.state.history import History, Outcome, RequestRecord
+from router.state.homes import home_after, is_usable, reason_of
 from router.state.ledger import Ledger
 from router.state.members import Members
 from router.state.pins import Pins
@@ -31,12 +33,10 @@ if TYPE_CHECKING:
     from router.policy.view import Policy, Ranking
     from router.state.fleet import Replica
     from router.state.ledger import Entry
+    from router.state.members import StateListener
     from router.state.pins import Pin
 
 _FREE: Final = Price()
-_AWAY: Final = frozenset({"split", "branch"})
-"""Reasons to serve one request of a session elsewhere while its home stays."""
-
 _NOT_READY_RETRY_S: Final = 2.0
 """Two rounds of probes."""
 
@@ -112,7 +112,12 @@ class RouterCore:
     """Everything the router knows and decides."""
 
     def __init__(
-        self, policy: Policy, dice: random.Random, parameters: CoreParameters | None = None
+        self,
+        policy: Policy,
+        dice: random.Random,
+        parameters: CoreParameters | None = None,
+        *,
+        on_state: StateListener | None = None,
     ) -> None:
         self._p = parameters or CoreParameters()
         self._policy = policy
@@ -123,7 +128,7 @@ class RouterCore:
         self.fleet = Fleet(self.ledger, self.pins, inflight_max=self._p.inflight_max)
         self.index = PrefixIndex()
         self.ratio = TokenRatio()
-        self.members = Members(self.fleet, self.index, self.ratio)
+        self.members = Members(self.fleet, self.index, self.ratio, on_state)
         self.tails = Tails()
         self.history = History()
 
@@ -134,8 +139,13 @@ class RouterCore:
 
     @property
     def is_ready(self) -> bool:
-        """Some replica may take a request."""
-        return self.fleet.is_ready
+        """Some replica may take a request, were it not for limits."""
+        return bool(self.fleet.eligible())
+
+    @property
+    def retry_after_s(self) -> float:
+        """When a replica may have room again: the least backlog of prefill, at least a second."""
+        return max(1.0, min((r.backlog_s for r in self.fleet.eligible()), default=0.0))
 
     def models(self) -> list[str]:
         """The models served by the replicas, each once."""
@@ -148,12 +158,13 @@ class RouterCore:
             Refused: no replica may take it (``no-replica-ready``), or all are at their limit
                 (``saturated``, with the time after which one is expected to be free).
         """
-        view = self.fleet.view()
+        key = self._session_key(facts)
+        pin = self.pins.get(key)
+        home_id = None if pin is None else pin.home_id
+        view = self.fleet.view(home_id=home_id)
         if not view.candidates:
             raise self._refusal()
         self._serial += 1
-        key = self._session_key(facts)
-        pin = self.pins.get(key)
         request, guess = self._route_request(facts, key, pin, now_s)
         ranking = self._policy.rank(request, view, self._dice)
         record = RequestRecord(
@@ -162,14 +173,14 @@ class RouterCore:
             dialect=facts.dialect,
             model=facts.model,
             is_stream=facts.is_stream,
-            reason=ranking.reason,
+            reason=reason_of(ranking.reason, home_id, self.fleet),
             arrived_s=now_s,
             prompt_tokens=guess.prompt_tokens,
         )
         entry = self._place(request, record, ranking, None)
         ticket = Ticket(record, facts, request, entry, guess.continues)
         self._address(ticket)
-        self._bind(ticket, now_s)
+        self._bind(ticket, now_s, is_first=True)
         if record.reason == "split":
             self.history.totals.splits += 1
         self.history.add(record)
@@ -182,7 +193,8 @@ class RouterCore:
         """
         self._blame(ticket.replica_id, error, now_s)
         ticket.tried.append(ticket.replica_id)
-        view = self.fleet.view(ticket.tried)
+        pin = self.pins.get(ticket.session_key)
+        view = self.fleet.view(ticket.tried, home_id=None if pin is None else pin.home_id)
         if not view.candidates:
             return False
         request, record = ticket.request, ticket.record
@@ -192,10 +204,12 @@ class RouterCore:
         record.reason = "retry"
         self._place(request, record, ranking, ticket.entry)
         self._address(ticket)
-        pin = self.pins.get(record.session_key)
-        if pin is not None and pin.home_id in ticket.tried:
-            self._bind(ticket, now_s)
+        self._bind(ticket, now_s, is_first=False)
         return True
+
+    def blame(self, ticket: Ticket, error: UpstreamError, now_s: float) -> None:
+        """A replica failed a request that is not tried again. Being full is no fault of its health."""
+        self._blame(ticket.replica_id, error, now_s)
 
     def _address(self, ticket: Ticket) -> None:
         spec = self._replica(ticket.replica_id).spec
@@ -236,7 +250,7 @@ class RouterCore:
         return record
 
     def _session_key(self, facts: PromptFacts) -> str:
-        if facts.session_source != "chain":
+        if facts.session_source != SessionSource.CHAIN:
             return facts.session_key
         return self.tails.find(facts.chain, facts.head_segments) or facts.session_key
 
@@ -265,7 +279,9 @@ class RouterCore:
         """Enter a ranking's first replica in the record and in the ledger."""
         replica = self._replica(ranking.ranked[0])
         record.replica_id = replica.replica_id
-        record.ranked, record.prices = ranking.ranked, ranking.prices
+        record.ranked = ranking.ranked
+        named = (*ranking.ranked, request.home_id)
+        record.prices = {key: price for key, price in ranking.prices.items() if key in named}
         cached = request.cached_tokens.get(replica.replica_id, 0)
         record.predicted_cached_tokens = cached
         prefill_s = replica.prefill_s(request.prompt_tokens - cached, cached)
@@ -277,19 +293,20 @@ class RouterCore:
             replica.replica_id, record.session_key, tokens=tokens, prefill_s=prefill_s
         )
 
-    def _bind(self, ticket: Ticket, now_s: float) -> None:
+    def _bind(self, ticket: Ticket, now_s: float, *, is_first: bool) -> None:
         """Touch the session's pin; its home changes if this decision says so."""
         record, request = ticket.record, ticket.request
         if request.is_auxiliary:
             return
         pin = self.pins.get(record.session_key)
-        chosen = record.replica_id
-        home_id = chosen if pin is None else self._home_after(pin, ticket)
+        home_id = ticket.replica_id
+        if pin is not None:
+            home_id = home_after(pin, home_id, ticket.reason, self.fleet, away_max=self._p.away_max)
         tokens = request.prompt_tokens + request.output_tokens
         if pin is not None and not ticket.continues:
             tokens = max(tokens, pin.tokens)
         if pin is not None and home_id != pin.home_id:
-            if record.reason == "move":
+            if is_usable(self.fleet, pin.home_id):
                 self.history.totals.moves += 1
             else:
                 self.history.totals.rehomes += 1
@@ -297,23 +314,7 @@ class RouterCore:
         if pin.n_requests == 0:
             pin.source = record.session_source
             pin.parent_key = ticket.facts.parent_key
-        pin.n_requests += 1
-
-    def _home_after(self, pin: Pin, ticket: Ticket) -> str:
-        """A session's home after a decision for one of its requests."""
-        chosen = ticket.replica_id
-        home = self.fleet.get(pin.home_id)
-        is_away = ticket.record.reason in _AWAY and chosen != pin.home_id
-        if not is_away or home is None or home.state in (State.DOWN, State.DRAINING):
-            pin.away_count = 0
-            return chosen
-        pin.away_count = pin.away_count + 1 if pin.away_id == chosen else 1
-        pin.away_id = chosen
-        if ticket.record.reason == "branch" and pin.away_count >= self._p.away_max:
-            # What is left of the session goes on over there (a compaction, a taken-over branch).
-            pin.away_count = 0
-            return chosen
-        return pin.home_id
+        pin.n_requests += is_first
 
     def _learn(self, ticket: Ticket, usage: Usage) -> None:
         """An engine reported its counts: correct the ratio, the pin and the session's tail."""
@@ -333,7 +334,8 @@ class RouterCore:
         is_branch = not ticket.continues and pin.prompt_tokens > usage.prompt_tokens
         if is_branch and record.replica_id != pin.home_id:
             return
-        self.tails.move(pin.key, pin.tail, facts.chain[-1])
+        if facts.session_source == SessionSource.CHAIN:
+            self.tails.move(pin.key, pin.tail, facts.chain[-1])
         pin.tail, pin.tail_segments = facts.chain[-1], len(facts.chain)
         pin.prompt_bytes, pin.prompt_tokens = facts.prompt_bytes, usage.prompt_tokens
         pin.output_tokens = usage.output_tokens
@@ -366,7 +368,8 @@ class RouterCore:
 
     def _refusal(self) -> Refused:
         """Why nobody may take a request, and when to come back."""
-        if not self.fleet.is_ready:
+        eligible = self.fleet.eligible()
+        if not eligible:
             known = len(self.fleet)
             return Refused(
                 "no-replica-ready",
@@ -375,9 +378,8 @@ class RouterCore:
                 else "this router knows no replica; start one and register it, or name it with --replica",
                 retry_after_s=_NOT_READY_RETRY_S,
             )
-        backlog_s = min(r.backlog_s for r in self.fleet.replicas() if r.state is State.READY)
         return Refused(
             "saturated",
             "every replica is at its limit of requests in flight; try again after the time in Retry-After",
-            retry_after_s=max(1.0, backlog_s),
+            retry_after_s=self.retry_after_s,
         )

@@ -22,24 +22,7 @@ a row in ``docs/errors.md``, which a test compares with :data:`CODES`.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Final
-
-
-class Side(StrEnum):
-    """Who has to act on an error."""
-
-    CLIENT = "client"
-    UPSTREAM = "upstream"
-    ROUTER = "router"
-
-
-class Retry(StrEnum):
-    """Whether the front door itself may try the request again before the first event."""
-
-    NEVER = "never"
-    OTHER_REPLICA = "other-replica"
-    SAME_OR_OTHER = "same-or-other"
 
 
 class RouterError(Exception):
@@ -49,9 +32,6 @@ class RouterError(Exception):
     ``x-homeport-error`` header. ``message`` is for the person who reads it: what happened, which
     value, what to do. ``retry_after_s`` is set where waiting helps.
     """
-
-    side: Side = Side.ROUTER
-    retry: Retry = Retry.NEVER
 
     def __init__(
         self,
@@ -71,20 +51,13 @@ class RouterError(Exception):
 class ClientError(RouterError):
     """The request cannot be served as it was sent; sending it again does not help."""
 
-    side = Side.CLIENT
-
 
 class Refused(RouterError):
     """No replica can take the request now; ``retry_after_s`` says when to come back."""
 
-    side = Side.ROUTER
-
 
 class UpstreamError(RouterError):
     """A replica failed this request."""
-
-    side = Side.UPSTREAM
-    retry = Retry.OTHER_REPLICA
 
 
 class ConnectFailed(UpstreamError):
@@ -97,8 +70,6 @@ class FirstEventTimeout(UpstreamError):
 
 class StreamStalled(UpstreamError):
     """The stream had begun and then sent nothing for too long."""
-
-    retry = Retry.NEVER
 
 
 class UpstreamProtocol(UpstreamError):

@@ -17,7 +17,7 @@ from router.dialect import dialects
 from router.dialect.options import DialectOptions
 from router.edge.limits import EdgeLimits
 from router.edge.server import FrontDoor
-from router.obs.logs import Observer, configure
+from router.obs.logs import Observer, configure, state_changed
 from router.obs.metrics import Counts, RouterMetrics
 from router.policy import registry
 from router.state.fleet import ReplicaSpec, parse_url
@@ -74,6 +74,7 @@ class Router:
             registry.make(settings.policy),
             dice,
             CoreParameters(inflight_max=settings.max_inflight_per_replica),
+            on_state=state_changed,
         )
         for url in settings.replica:
             address = parse_url(url)
@@ -94,15 +95,24 @@ class Router:
             policy=settings.policy,
             metrics=RouterMetrics(self.core, counts),
             now_s=now_s,
+            is_ready=lambda: self.core.is_ready and not self.door.is_draining,
             on_membership=self.probes.follow_membership,
         )
         self._ticking: asyncio.Task[None] | None = None
 
     async def start(self) -> tuple[int, int]:
-        """Probe the replicas once, then listen; answers the data and the control port."""
-        await self.probes.start()
-        admin_port = await self.api.start(self._settings.admin_host, self._settings.admin_port)
-        port = await self.door.start(self._settings.host, self._settings.port)
+        """Probe the replicas once, then listen; answers the data and the control port.
+
+        Raises:
+            OSError: one of the addresses cannot be listened on; nothing is left running.
+        """
+        try:
+            await self.probes.start()
+            admin_port = await self.api.start(self._settings.admin_host, self._settings.admin_port)
+            port = await self.door.start(self._settings.host, self._settings.port)
+        except BaseException:
+            await self.stop()
+            raise
         self._ticking = spawn(self._tick(), name="tick")
         return port, admin_port
 

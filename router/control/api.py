@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from router.core import RouterCore
     from router.obs.metrics import RouterMetrics
 
+_log = logging.getLogger("homeport.control")
 _BODY_BYTES_MAX: Final = 64 * 1024
 _SESSIONS_MAX: Final = 1_000
 
@@ -33,12 +35,14 @@ class ControlApi:
         policy: str,
         metrics: RouterMetrics,
         now_s: Callable[[], float],
+        is_ready: Callable[[], bool],
         on_membership: Callable[[], None],
     ) -> None:
         self._core = core
         self._policy = policy
         self._metrics = metrics
         self._now_s = now_s
+        self._is_ready = is_ready
         self._on_membership = on_membership
         self._runner: web.AppRunner | None = None
 
@@ -71,7 +75,7 @@ class ControlApi:
         return _json({"status": "ok"})
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        is_ready = self._core.is_ready
+        is_ready = self._is_ready()
         return _json({"ready": is_ready}, status=200 if is_ready else 503)
 
     async def _scrape(self, _: web.Request) -> web.Response:
@@ -102,6 +106,7 @@ class ControlApi:
         is_new = self._core.fleet.get(spec.replica_id) is None
         replica = self._core.members.join(spec, self._now_s())
         self._on_membership()
+        _log.info("registered replica=%s url=%s new=%d", spec.replica_id, spec.url, is_new)
         body = {
             "id": spec.replica_id,
             "url": spec.url,
@@ -115,7 +120,8 @@ class ControlApi:
         replica = self._core.members.renew(replica_id, self._now_s())
         if replica is None:
             return _unknown_replica(replica_id)
-        return _json({"id": replica_id, "lease_s": replica.spec.lease_s})
+        lease_s = replica.spec.lease_s
+        return _json({"id": replica_id, "state": replica.state, "lease_s": lease_s})
 
     async def _drain(self, request: web.Request) -> web.Response:
         replica_id = request.match_info["id"]
@@ -131,6 +137,7 @@ class ControlApi:
         if not self._core.members.leave(replica_id):
             return _unknown_replica(replica_id)
         self._on_membership()
+        _log.info("removed replica=%s", replica_id)
         return web.Response(status=204)
 
 

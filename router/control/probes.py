@@ -28,6 +28,7 @@ _log = logging.getLogger("homeport.probes")
 _TIMEOUT_S: Final = 2.0
 _BODY_BYTES_MAX: Final = 1 << 20
 _JITTER: Final = 0.1
+_COUNT_MAX: Final = 10**12
 
 
 class Probes:
@@ -81,24 +82,22 @@ class Probes:
             await asyncio.sleep(self._interval_s * jitter)
 
     async def _probe(self, replica_id: str) -> None:
+        """One round; whatever the replica answers, it goes on being asked."""
+        try:
+            await self._ask(replica_id)
+        except Exception:  # noqa: BLE001  (an answer nobody thought of must not end the probing)
+            _log.exception("probe-failed replica=%s", replica_id)
+
+    async def _ask(self, replica_id: str) -> None:
         replica = self._core.fleet.get(replica_id)
         if replica is None:
             return
         url = replica.spec.url
         event = await self._ready(url)
-        states = self._core.members.heard(replica_id, event, self._now_s())
-        if states is not None and states[0] is not states[1]:
-            level = logging.INFO if states[1] is State.READY else logging.WARNING
-            _log.log(
-                level,
-                "replica-state replica=%s before=%s now=%s cause=%s",
-                replica_id,
-                *states,
-                event,
-            )
+        before = self._core.members.heard(replica_id, event, self._now_s())
         if event is not Event.PROBE_OK:
             return
-        has_returned = states is not None and states[0] in (State.STARTING, State.DOWN)
+        has_returned = before in (State.STARTING, State.DOWN)
         if has_returned or not replica.models:
             await self._describe(replica_id, url)
         await self._observe(replica_id, url)
@@ -106,7 +105,7 @@ class Probes:
     async def _ready(self, url: str) -> Event:
         assert self._http is not None, "probes run after start()"
         try:
-            async with self._http.get(f"{url}/ready") as answer:
+            async with self._http.get(f"{url}/ready", allow_redirects=False) as answer:
                 # An engine without the endpoint answers, and that is all there is to know.
                 is_ready = answer.status in (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
                 return Event.PROBE_OK if is_ready else Event.PROBE_NOT_READY
@@ -162,7 +161,7 @@ class Probes:
         """A JSON object, or an empty one if the replica does not answer with one."""
         assert self._http is not None, "probes run after start()"
         try:
-            async with self._http.get(url) as answer:
+            async with self._http.get(url, allow_redirects=False) as answer:
                 if answer.status != HTTPStatus.OK:
                     return {}
                 body = bytearray()
@@ -171,7 +170,7 @@ class Probes:
                     if len(body) > _BODY_BYTES_MAX:
                         return {}
                 found = msgspec.json.decode(body)
-        except (aiohttp.ClientError, TimeoutError, ValueError):
+        except (aiohttp.ClientError, TimeoutError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -180,4 +179,4 @@ def _count(value: object) -> int:
     """A count that a replica reported; anything else is 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
-    return max(0, int(value))
+    return int(min(max(value, 0), _COUNT_MAX))

@@ -9,7 +9,7 @@ import msgspec
 import xxhash
 
 from router.dialect.base import PromptFacts, SessionSource
-from router.dialect.identity import Identity, body_key, chain_key, named_session
+from router.dialect.identity import Identity, body_key, chain_key, named_session, safe_key
 from router.dialect.reading import fault, is_true, not_an_object, whole_number
 from router.dialect.render import ShapeError
 
@@ -87,7 +87,7 @@ class BodyReader(Generic[BodyT]):
         facts.chain = prompt.chain
         facts.ends_bytes = prompt.ends_bytes
         facts.head_segments = prompt.head_segments
-        facts.model = parsed.model
+        facts.model = safe_key(parsed.model)  # kept and logged: bounded and printable
         facts.n_messages = len(parsed.messages)
         facts.edit = edit
         return facts
@@ -104,7 +104,7 @@ class BodyReader(Generic[BodyT]):
         fingerprint = body_key(xxhash.xxh3_64_intdigest(body))
         facts = self._facts(headers, lambda name: fields.get(name, NO_RAW), fingerprint)
         facts.is_readable = False
-        facts.model = _text(fields.get("model", NO_RAW))
+        facts.model = safe_key(_text(fields.get("model", NO_RAW)))
         return facts
 
     def _facts(
@@ -117,7 +117,8 @@ class BodyReader(Generic[BodyT]):
         return PromptFacts(
             dialect=self._name,
             is_stream=is_true(field("stream")),
-            output_tokens_max=whole_number(field("max_completion_tokens") or field("max_tokens")),
+            output_tokens_max=whole_number(field("max_completion_tokens"))
+            or whole_number(field("max_tokens")),
             session_key=identity.key,
             session_source=identity.source,
             parent_key=identity.parent_key,

@@ -36,7 +36,6 @@ _MESSAGE_SEED: Final = 1
 _TOOLS_SEED: Final = 2
 _ASK: Final = b'"stream_options":{"include_usage":true}'
 _ASSISTANT: Final = "assistant"
-_SYSTEM_ROLES: Final = frozenset({"system", "developer"})
 _TURNS: Final = {"system": Turn.SYSTEM, "developer": Turn.SYSTEM, "user": Turn.USER}
 
 

@@ -10,7 +10,7 @@ from router.framing.writing import HOP_BY_HOP, clean, end_to_end, lines, status_
 if TYPE_CHECKING:
     from router.core import Ticket
     from router.errors import RouterError
-    from router.framing.events import HeaderList
+    from router.framing.events import HeaderList, ResponseHead
 
 JSON: Final = b"content-type: application/json\r\n"
 REQUEST_ID: Final = b"x-request-id"
@@ -81,12 +81,19 @@ def placement_fields(ticket: Ticket, request_id: str) -> bytes:
     )
 
 
-def relayed_fields(status: int, headers: HeaderList, ticket: Ticket, request_id: str) -> bytes:
-    """Status line and header lines of a replica's answer, without framing and blank line."""
+def relayed_fields(
+    head: ResponseHead, ticket: Ticket, request_id: str, *, retry_after_s: float | None = None
+) -> bytes:
+    """Status line and header lines of a replica's answer, without framing and blank line.
+
+    ``retry_after_s`` is said where the replica did not say when to come back.
+    """
+    says_when = any(name == b"retry-after" for name, _ in head.headers)
     return b"".join(
         (
-            status_line(status),
-            lines(end_to_end(headers, _NOT_RELAYED)),
+            status_line(head.status),
+            lines(end_to_end(head.headers, _NOT_RELAYED)),
+            b"" if says_when else _retry_after(retry_after_s),
             placement_fields(ticket, request_id),
         )
     )
@@ -105,15 +112,17 @@ def waiting_fields(ticket: Ticket, request_id: str) -> bytes:
 
 def error_fields(error: RouterError, request_id: str, placement: bytes = b"") -> bytes:
     """Status line and header lines of an error of the router's own."""
-    retry = b""
-    if error.retry_after_s is not None:
-        retry = b"retry-after: %d\r\n" % max(0, math.ceil(error.retry_after_s))
     return b"".join(
         (
             status_line(error.http_status),
             JSON,
             b"x-homeport-error: %b\r\n" % clean(error.code),
-            retry,
+            _retry_after(error.retry_after_s),
             placement or b"x-request-id: %b\r\n" % request_id.encode("ascii"),
         )
     )
+
+
+def _retry_after(wait_s: float | None) -> bytes:
+    """The header line in whole seconds, rounded up; nothing for None."""
+    return b"" if wait_s is None else b"retry-after: %d\r\n" % max(0, math.ceil(wait_s))

@@ -18,7 +18,7 @@ from router.edge.answers import (
     request_head,
     waiting_fields,
 )
-from router.edge.reading import AnswerReader, Step
+from router.edge.reading import RETRIED, AnswerReader, Step, outcome_of
 from router.edge.relay import HEARTBEAT
 from router.errors import (
     ConnectFailed,
@@ -219,40 +219,32 @@ class Exchange:
         head, ticket = reader.head, self._ticket
         assert head is not None
         assert ticket is not None
+        failure = reader.failure()
+        if reader.is_stream and failure is not None and not reader.has_begun:
+            # The client gets the error as a status it can act on, or as an event if it is too late.
+            self._give_up(failure)
+            return
         if self._relay.is_open and not reader.is_stream:
             # Comments were sent: the status of this answer can only be told in an event.
-            self._give_up(
-                reader.failure()
-                or UpstreamStatus("upstream-status", "The replica did not answer with a stream.")
-            )
+            what = "The replica did not answer with a stream."
+            self._give_up(failure or UpstreamStatus("upstream-status", what))
             return
-        failure = reader.failure()
         self._is_flowing = True
         self._body = b""
         if reader.has_begun:
             self._door.core.began(ticket, self._door.now_s())
-        fields = relayed_fields(head.status, head.headers, ticket, self._request_id)
-        data, relay = reader.take(), self._relay
+        retry_after_s = self._door.core.retry_after_s if head.status in RETRIED else None
+        fields = relayed_fields(head, ticket, self._request_id, retry_after_s=retry_after_s)
+        data = reader.take()
         self._tail = data[-4:]
-        if not reader.is_end:
-            self._open(fields, data)
-            return
-        self._settle(reader, failure)
-        if reader.is_stream:
-            if relay.is_open:
-                relay.end(data)
-            else:
-                relay.open(fields, data, is_last=True)
+        if reader.is_end:
+            self._settle(reader, failure)
+        if reader.is_stream or not reader.is_end:
+            self._relay.stream(fields, data, is_last=reader.is_end)
         elif head.status in _BODILESS:
-            relay.bodiless(fields)
+            self._relay.bodiless(fields)
         else:
-            relay.whole(fields, data)
-
-    def _open(self, fields: bytes, data: bytes) -> None:
-        if self._relay.is_open:
-            self._relay.send(data)
-        else:
-            self._relay.open(fields, data)
+            self._relay.whole(fields, data)
 
     # Failing
 
@@ -267,10 +259,11 @@ class Exchange:
         """Let the core move the request; False if it stays, with its connection, where it is."""
         ticket = self._ticket
         assert ticket is not None
+        now_s = self._door.now_s()
         is_unstarted = isinstance(error, (ConnectFailed, UpstreamStatus))
         if not (is_unstarted or self._door.limits.is_started_repeated):
+            self._door.core.blame(ticket, error, now_s)
             return False
-        now_s = self._door.now_s()
         if not self._door.core.retry(ticket, error, now_s):
             return False
         self._drop_upstream()
@@ -300,9 +293,11 @@ class Exchange:
         """Nobody is left: answer the error in the dialect's shape."""
         ticket = self._ticket
         assert ticket is not None
+        if error.retry_after_s is None and error.http_status in RETRIED:
+            error.retry_after_s = self._door.core.retry_after_s
         placement = placement_fields(ticket, self._request_id)
         self._drop_upstream()
-        self._finish(Outcome.FAILED, error=error)
+        self._finish(outcome_of(error), error=error)
         if self._relay.is_open:
             self._relay.end(self._dialect.error_event(error))
         else:
@@ -331,8 +326,7 @@ class Exchange:
         if upstream is not None:
             upstream.release(self._door.now_s())
         failure = failure or reader.failure()
-        outcome = Outcome.DONE if failure is None else Outcome.FAILED
-        self._finish(outcome, error=failure)
+        self._finish(outcome_of(failure), error=failure)
 
     def _drop_upstream(self) -> None:
         connecting, self._connecting = self._connecting, None

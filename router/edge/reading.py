@@ -7,16 +7,28 @@ from typing import TYPE_CHECKING, Final, cast
 
 from router.errors import UpstreamError, UpstreamProtocol, UpstreamStatus
 from router.framing.events import FramingError, ResponseHead
+from router.state.history import Outcome
 
 if TYPE_CHECKING:
     from router.dialect.base import Dialect, Tap, Usage
+    from router.errors import RouterError
     from router.framing.events import ResponseEvent
 
 RETRIED: Final = frozenset((429, 502, 503, 504))
 """Statuses that another replica may not answer; as a status or as a first event."""
 
 _OK: Final = 200
+_SERVER_FAULT: Final = 500
 _SHOWN_BYTES: Final = 500
+
+
+def outcome_of(failure: RouterError | None) -> Outcome:
+    """How an exchange ended; a request that the replica found fault with is no failure of its."""
+    if failure is None:
+        return Outcome.DONE
+    status = failure.http_status
+    is_rejected = isinstance(failure, UpstreamStatus) and status < _SERVER_FAULT
+    return Outcome.REJECTED if is_rejected and status not in RETRIED else Outcome.FAILED
 
 
 class Step(Enum):

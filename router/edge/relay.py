@@ -93,6 +93,15 @@ class Relay:
         else:
             self._client.write(head + self._framed(data))
 
+    def stream(self, fields: bytes, data: bytes, *, is_last: bool = False) -> None:
+        """Begin a stream, or go on with one that comments have begun."""
+        if not self.is_open:
+            self.open(fields, data, is_last=is_last)
+        elif is_last:
+            self.end(data)
+        else:
+            self.send(data)
+
     def send(self, data: bytes) -> None:
         """The next bytes of the stream; may be empty."""
         if data:

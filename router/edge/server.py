@@ -56,9 +56,9 @@ class FrontDoor:
         self._is_empty = asyncio.Event()
 
     @property
-    def n_connections(self) -> int:
-        """Clients connected now."""
-        return len(self._door.connections)
+    def is_draining(self) -> bool:
+        """It accepts nothing more."""
+        return self._door.is_draining
 
     async def start(self, host: str, port: int) -> int:
         """Listen; answers the port, which the system chooses if ``port`` is 0.

@@ -6,12 +6,15 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Final
 
+from router.state.health import Event, State
+
 if TYPE_CHECKING:
     from router.obs.metrics import Counts
     from router.state.history import RequestRecord
 
 _FORMAT: Final = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s"
 _access: Final = logging.getLogger("homeport.access")
+_fleet: Final = logging.getLogger("homeport.fleet")
 
 
 def configure(level: str) -> None:
@@ -27,6 +30,19 @@ def configure(level: str) -> None:
 def quoted(value: str) -> str:
     """A value for a log line: quoted if it holds blanks, quotes or control characters."""
     return value if value.isprintable() and " " not in value and '"' not in value else repr(value)
+
+
+def state_changed(replica_id: str, before: State, now: State, cause: Event) -> None:
+    """A replica changed its state: worth a warning unless it became ready or was told to drain."""
+    is_expected = now is State.READY or cause is Event.DRAIN
+    _fleet.log(
+        logging.INFO if is_expected else logging.WARNING,
+        "replica-state replica=%s before=%s now=%s cause=%s",
+        replica_id,
+        before,
+        now,
+        cause,
+    )
 
 
 class Observer:

@@ -60,8 +60,8 @@ class ReplicaSpec:
 class Observation:
     """What a replica's load report said, and when we saw it.
 
-    ``ours`` and ``ours_uncached_tokens`` are our own share at that time, from the ledger: the
-    report contains our requests, so only what exceeds them is foreign load.
+    ``ours`` and ``ours_backlog_s`` are our own share at that time, from the ledger: the report
+    contains our requests, so only what exceeds them is foreign load.
     """
 
     running: int
@@ -194,12 +194,15 @@ class Fleet:
         replica = self._replicas.get(spec.replica_id)
         if replica is None:
             replica = Replica(
-                spec, self._ledger.load(spec.replica_id), self._pins.totals(spec.replica_id)
+                spec, self._ledger.expect(spec.replica_id), self._pins.expect(spec.replica_id)
             )
             self._replicas[spec.replica_id] = replica
         else:
-            if replica.state is State.DRAINING:
+            has_moved = (spec.host, spec.port) != (replica.spec.host, replica.spec.port)
+            if has_moved or replica.state is State.DRAINING:
                 replica.state = State.STARTING
+            if has_moved:
+                replica.models, replica.observed = (), None
             replica.spec = spec
         replica.capacity_tokens = spec.capacity_tokens or replica.capacity_tokens
         replica.profile = spec.profile or replica.profile
@@ -226,17 +229,22 @@ class Fleet:
             self._changed()
         return before
 
-    def view(self, tried: Collection[str] = ()) -> View:
-        """Who may take a request now; its ``candidates`` are empty if nobody may."""
+    def view(self, tried: Collection[str] = (), *, home_id: str | None = None) -> View:
+        """Who may take a request now; its ``candidates`` are empty if nobody may.
+
+        A suspect home takes the requests of its own sessions.
+        """
         everyone = self._everyone()
+        home = None if home_id is None else self._replicas.get(home_id)
+        if home is not None and home.state is State.SUSPECT and home not in everyone.candidates:
+            everyone = View([*everyone.candidates, home])
         if not tried and not self._has_limits:
             return everyone
         return View([r for r in everyone.candidates if not r.is_full and r.replica_id not in tried])
 
-    @property
-    def is_ready(self) -> bool:
-        """Some replica may take a request, were it not for limits."""
-        return bool(self._everyone().candidates)
+    def eligible(self) -> Sequence[Replica]:
+        """Who might take a request, were it not for limits."""
+        return self._everyone().candidates
 
     def _everyone(self) -> View:
         if self._view is None:
@@ -244,10 +252,10 @@ class Fleet:
         return self._view
 
     def _find_eligible(self) -> list[Replica]:
-        """The ready ones; if there are none, those that may be."""
+        """The ready ones; if there are none, the suspect ones."""
         everyone = self.replicas()
         ready = [r for r in everyone if r.state is State.READY]
-        return ready or [r for r in everyone if r.state in (State.SUSPECT, State.STARTING)]
+        return ready or [r for r in everyone if r.state is State.SUSPECT]
 
     def _changed(self) -> None:
         self._view = None

@@ -20,6 +20,8 @@ class Outcome(StrEnum):
     """How a placed request ended."""
 
     DONE = "done"
+    REJECTED = "rejected"
+    """The replica found fault with the request itself (its 4xx), and the client was told so."""
     CLIENT_GONE = "client-gone"
     FAILED = "failed"
 
@@ -83,7 +85,7 @@ class Totals:
 class History:
     """The newest decisions of the most recent sessions; both bounded."""
 
-    sessions_max: int = 20_000
+    sessions_max: int = 5_000
     totals: Totals = field(default_factory=Totals)
     ttfts_s: deque[float] = field(default_factory=lambda: deque(maxlen=_TTFT_SAMPLES))
     _sessions: OrderedDict[str, deque[RequestRecord]] = field(default_factory=OrderedDict)

@@ -46,6 +46,7 @@ class Ledger:
 
     _loads: dict[str, Load] = field(default_factory=dict)
     _sessions: dict[tuple[str, str], int] = field(default_factory=dict)
+    _leaving: set[str] = field(default_factory=set)
 
     def load(self, replica_id: str) -> Load:
         """The live load of a replica; stays valid and changes as requests come and go."""
@@ -54,11 +55,18 @@ class Ledger:
             load = self._loads[replica_id] = Load()
         return load
 
+    def expect(self, replica_id: str) -> Load:
+        """The load of a replica that joins, which may still have requests from before it left."""
+        self._leaving.discard(replica_id)
+        return self.load(replica_id)
+
     def forget(self, replica_id: str) -> None:
-        """Drop the row of a replica that left; its running requests still close cleanly."""
+        """Drop the row of a replica that left, once its running requests have ended."""
         load = self._loads.get(replica_id)
-        if load is not None and load.inflight == 0:
-            del self._loads[replica_id]
+        if load is not None and load.inflight:
+            self._leaving.add(replica_id)
+        else:
+            self._loads.pop(replica_id, None)
 
     def session_inflight(self, session_key: str, replica_id: str) -> int:
         """Requests of one session in flight at one replica."""
@@ -110,6 +118,9 @@ class Ledger:
             load.decoding -= 1
         else:
             load.backlog_us -= entry.prefill_us
+        if load.inflight == 0 and entry.replica_id in self._leaving:
+            self._leaving.discard(entry.replica_id)
+            del self._loads[entry.replica_id]
         key = (entry.session_key, entry.replica_id)
         left = self._sessions[key] - 1
         if left:

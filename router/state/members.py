@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from router.state.health import Event, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from router.state.fleet import Fleet, Observation, Replica, ReplicaSpec
     from router.state.prefix_index import PrefixIndex
     from router.state.rates import TokenRatio
 
+    StateListener = Callable[[str, State, State, Event], None]
+    """Told of a change: replica, state before, state now, what caused it."""
+
+_OBSERVATION_S_MAX: Final = 10.0
+"""A load report older than that says nothing about now."""
+
 
 class Members:
     """Joins, leaves, probes and load reports, applied to the fleet view and the prefix index."""
 
-    def __init__(self, fleet: Fleet, index: PrefixIndex, ratio: TokenRatio) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        index: PrefixIndex,
+        ratio: TokenRatio,
+        on_change: StateListener | None = None,
+    ) -> None:
         self._fleet = fleet
         self._index = index
         self._ratio = ratio
+        self._on_change = on_change
 
     def join(self, spec: ReplicaSpec, now_s: float) -> Replica:
-        """A replica was named or registered (again)."""
+        """A replica was named or registered (again); at another address it is another process."""
+        known = self._fleet.get(spec.replica_id)
+        if known is not None and (known.spec.host, known.spec.port) != (spec.host, spec.port):
+            self._index.clear(spec.replica_id)
         replica = self._fleet.join(spec, now_s)
         self._set_capacity(replica)
         return replica
@@ -58,8 +74,8 @@ class Members:
         replica.models = tuple(models)
         self._set_capacity(replica)
 
-    def heard(self, replica_id: str, event: Event, now_s: float) -> tuple[State, State] | None:
-        """A probe or a request told about a replica's health; the states before and after."""
+    def heard(self, replica_id: str, event: Event, now_s: float) -> State | None:
+        """A probe or a request told about a replica's health; answers the state before."""
         replica = self._fleet.get(replica_id)
         if replica is None:
             return None
@@ -69,8 +85,10 @@ class Members:
         if replica.state is State.DOWN and before is not State.DOWN:
             # The process is gone or hung: what it held in memory will not be there again.
             self._index.clear(replica_id)
-            replica.foreign_inflight, replica.foreign_backlog_s = 0, 0.0
-        return before, replica.state
+            _forget_foreign(replica)
+        if replica.state is not before and self._on_change is not None:
+            self._on_change(replica_id, before, replica.state, event)
+        return before
 
     def observed(self, replica_id: str, seen: Observation) -> None:
         """A replica reported its load. Only what exceeds our own share is new to the ledger."""
@@ -84,12 +102,19 @@ class Members:
         replica.foreign_backlog_s = foreign_s if replica.foreign_inflight else 0.0
 
     def expire(self, now_s: float) -> list[str]:
-        """Remove the replicas whose lease ran out; answer their ids."""
+        """Remove the replicas whose lease ran out; answer their ids. Old load reports are dropped."""
+        replicas = self._fleet.replicas()
         ended = [
             replica.replica_id
-            for replica in self._fleet.replicas()
+            for replica in replicas
             if replica.lease_until_s is not None and replica.lease_until_s < now_s
         ]
+        for replica in replicas:
+            # The ratio that turns tokens into the index's bytes is learned as requests end.
+            self._set_capacity(replica)
+            seen = replica.observed
+            if seen is not None and now_s - seen.seen_s > _OBSERVATION_S_MAX:
+                _forget_foreign(replica)
         for replica_id in ended:
             self.leave(replica_id)
         return ended
@@ -98,3 +123,7 @@ class Members:
         """The index keeps a replica's capacity in the bytes it counts in."""
         capacity_bytes = int(replica.capacity_tokens * self._ratio.mean_bytes_per_token)
         self._index.set_capacity(replica.replica_id, capacity_bytes)
+
+
+def _forget_foreign(replica: Replica) -> None:
+    replica.foreign_inflight, replica.foreign_backlog_s = 0, 0.0

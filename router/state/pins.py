@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Pin:
-    """One session's home and what is known of its last request. Changed by :class:`Pins` only."""
+    """One session's home and what is known of its last request.
+
+    Home, tokens and times are changed by :class:`Pins` only; the core keeps the rest.
+    """
 
     key: str
     home_id: str
@@ -56,6 +59,7 @@ class Pins:
     _live: OrderedDict[str, Pin] = field(default_factory=OrderedDict)
     _idle: OrderedDict[str, Pin] = field(default_factory=OrderedDict)
     _totals: dict[str, HomeTotals] = field(default_factory=dict)
+    _leaving: set[str] = field(default_factory=set)
 
     def __len__(self) -> int:
         return len(self._live) + len(self._idle)
@@ -76,11 +80,18 @@ class Pins:
             totals = self._totals[replica_id] = HomeTotals()
         return totals
 
+    def expect(self, replica_id: str) -> HomeTotals:
+        """The working set of a replica that joins: sessions may remember it from before it left."""
+        self._leaving.discard(replica_id)
+        return self.totals(replica_id)
+
     def forget(self, replica_id: str) -> None:
-        """Drop the row of a replica that left and is nobody's live home any more."""
+        """Drop the row of a replica that left, once it is nobody's live home any more."""
         totals = self._totals.get(replica_id)
-        if totals is not None and totals.live_sessions == 0:
-            del self._totals[replica_id]
+        if totals is not None and totals.live_sessions:
+            self._leaving.add(replica_id)
+        else:
+            self._totals.pop(replica_id, None)
 
     def recent(self, limit: int) -> list[Pin]:
         """The most recently used pins, newest first."""
@@ -143,3 +154,6 @@ class Pins:
         totals = self.totals(pin.home_id)
         totals.live_sessions -= 1
         totals.live_tokens -= pin.tokens
+        if totals.live_sessions == 0 and pin.home_id in self._leaving:
+            self._leaving.discard(pin.home_id)
+            del self._totals[pin.home_id]

@@ -1,4 +1,4 @@
-"""Learned rates: bytes a token, and what a prefill costs on a replica."""
+"""Rates: bytes a token, learned from reports; and what a prefill costs, in closed form."""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ class Stack:
 
     base_url: str
     admin_url: str
-    replica_urls: tuple[str, ...]
 
 
 async def start_stack(children: Children, options: StackOptions) -> Stack:
@@ -55,7 +54,7 @@ async def start_stack(children: Children, options: StackOptions) -> Stack:
         ),
     )
     ready = (await serve.wait_ready(1))[0]
-    return Stack(ready["url"], ready["admin_url"], urls)
+    return Stack(ready["url"], ready["admin_url"])
 
 
 def is_free(port: int) -> bool:

@@ -188,7 +188,7 @@ async def test_the_last_answer_of_a_replica_is_relayed(
         )
 
 
-async def test_the_last_error_event_is_relayed(table: Mapping[str, Dialect]) -> None:
+async def test_the_last_error_event_becomes_a_status(table: Mapping[str, Dialect]) -> None:
     at = len(BUSY_EVENT) // 2
 
     async def in_two(call: Call) -> None:
@@ -203,7 +203,11 @@ async def test_the_last_error_event_is_relayed(table: Mapping[str, Dialect]) -> 
     ):
         await client.send(post(chat()))
         answer = await client.read()
-        assert (answer.status, answer.body, answer.is_whole) == (200, BUSY_EVENT, True)
+        # Nothing was sent yet, so the client gets what it can act on.
+        assert (answer.status, answer.is_whole) == (503, True)
+        assert answer.headers["x-homeport-error"] == "upstream-status"
+        assert int(answer.headers["retry-after"]) >= 1
+        assert b"queue is full" in answer.body
         assert rig.notes.records[0].error_code == "upstream-status"
 
 

@@ -11,7 +11,14 @@ from router.state.health import TABLE, Event, State, follow
     ("state", "event", "after"),
     [
         (State.STARTING, Event.PROBE_OK, State.READY),
-        (State.READY, Event.PROBE_NOT_READY, State.SUSPECT),
+        (State.READY, Event.PROBE_NOT_READY, State.NOT_READY),
+        # An engine that drains still answers what it has: that does not make it ready again.
+        (State.NOT_READY, Event.REQUEST_OK, State.NOT_READY),
+        (State.NOT_READY, Event.REQUEST_FAILED, State.NOT_READY),
+        (State.NOT_READY, Event.PROBE_OK, State.READY),
+        (State.NOT_READY, Event.CONNECT_FAILED, State.DOWN),
+        (State.DOWN, Event.PROBE_NOT_READY, State.STARTING),
+        (State.STARTING, Event.REQUEST_OK, State.STARTING),
         (State.READY, Event.CONNECT_FAILED, State.DOWN),
         (State.READY, Event.REQUEST_FAILED, State.SUSPECT),
         (State.SUSPECT, Event.PROBE_OK, State.READY),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from router.core import CoreParameters, RouterCore
 from router.dialect.base import PromptFacts, Usage
@@ -266,3 +268,175 @@ def test_history_keeps_predicted_against_reported() -> None:
     assert second.reported_cached_tokens == 2_048
     assert second.reason == "home"
     assert second.replica_id in second.prices
+
+
+def test_a_suspect_home_keeps_its_sessions_and_gets_no_new_ones() -> None:
+    core = make_core(2)
+    home = serve(core, prompt([1, 2], key="s"), 0.0)
+    core.members.heard(home, Event.PROBE_FAILED, 1.0)
+    assert core.fleet.get(home).state is State.SUSPECT  # type: ignore[union-attr]
+    others = {serve(core, prompt([50 + n], key=f"n{n}"), 2.0 + n) for n in range(4)}
+    assert home not in others
+    core.members.heard(home, Event.PROBE_FAILED, 7.0)
+    core.members.heard(home, Event.PROBE_OK, 8.0)
+    core.members.heard(home, Event.PROBE_FAILED, 9.0)
+    assert serve(core, prompt([1, 2, 3], key="s"), 10.0) == home
+    assert core.history.totals.rehomes == 0
+
+
+def test_a_home_that_says_it_is_not_ready_takes_nothing_while_it_answers_the_rest() -> None:
+    core = make_core(2)
+    home = serve(core, prompt([1, 2], key="s"), 0.0)
+    queued = core.arrive(prompt([1, 2, 3], key="s"), 1.0)
+    assert queued.replica_id == home
+    core.members.heard(home, Event.PROBE_NOT_READY, 2.0)
+    core.began(queued, 3.0)
+    core.finish(queued, Outcome.DONE, 4.0)
+    assert serve(core, prompt([1, 2, 3, 4], key="s"), 5.0) != home
+    assert serve(core, prompt([9], key="n"), 6.0) != home
+    assert core.history.totals.rehomes == 1
+
+
+def test_a_full_home_is_spilled_past_and_stays_the_home() -> None:
+    core = make_core(2, parameters=CoreParameters(inflight_max=1))
+    home = serve(core, prompt([1, 2], key="s"), 0.0)
+    busy = core.arrive(prompt([1, 2, 3], key="s"), 1.0)
+    assert busy.replica_id == home
+    spilled = core.arrive(prompt([1, 2, 4], key="s"), 1.0)
+    assert (spilled.reason, spilled.replica_id != home) == ("spill", True)
+    core.finish(busy, Outcome.DONE, 2.0)
+    core.finish(spilled, Outcome.DONE, 2.0)
+    assert serve(core, prompt([1, 2, 3, 5], key="s"), 3.0) == home
+    assert (core.history.totals.moves, core.history.totals.rehomes) == (0, 0)
+
+
+def test_a_home_whose_queue_is_full_is_retried_elsewhere_and_stays_the_home() -> None:
+    core = make_core(2)
+    home = serve(core, prompt([1, 2], key="s"), 0.0)
+    ticket = core.arrive(prompt([1, 2, 3], key="s"), 1.0)
+    full = UpstreamStatus("upstream-status", "The request queue is full.", http_status=503)
+    assert core.retry(ticket, full, 1.1)
+    core.finish(ticket, Outcome.DONE, 2.0)
+    assert serve(core, prompt([1, 2, 3, 4], key="s"), 3.0) == home
+    pin = core.pins.get("s")
+    assert pin is not None
+    assert pin.n_requests == 3
+
+
+def test_full_replicas_without_a_ready_one_are_a_refusal_too() -> None:
+    core = make_core(1, parameters=CoreParameters(inflight_max=1))
+    core.arrive(prompt([1], key="s"), 0.0)
+    core.members.heard("r0", Event.PROBE_FAILED, 1.0)
+    with pytest.raises(Refused) as refused:
+        core.arrive(prompt([2], key="t"), 2.0)
+    assert refused.value.code == "saturated"
+
+
+def test_a_branch_that_goes_on_elsewhere_takes_its_home_along_in_the_end() -> None:
+    core = make_core(2)
+    home = serve(core, prompt(list(range(1, 9)), key="s"), 0.0)
+    other = "r1" if home == "r0" else "r0"
+    branch = list(range(100, 140))
+    core.index.hold(other, prompt(branch).chain, prompt(branch).ends_bytes)
+    reasons = []
+    for n in range(3):
+        branch = [*branch, 200 + n]
+        ticket = core.arrive(prompt(branch, key="s"), 100.0 + n)
+        core.began(ticket, 100.1 + n)
+        core.finish(ticket, Outcome.DONE, 100.5 + n)
+        reasons.append((ticket.reason, ticket.replica_id))
+    assert reasons == [("branch", other)] * 3
+    pin = core.pins.get("s")
+    assert pin is not None
+    assert pin.home_id == other
+
+
+def test_another_process_under_a_known_name_starts_empty() -> None:
+    core = make_core(1)
+    serve(core, prompt([1, 2], key="s"), 0.0)
+    assert core.index.held_bytes("r0") > 0
+    replica = core.members.join(ReplicaSpec("r0", "127.0.0.1", 32_000), 1.0)
+    assert replica.state is State.STARTING
+    assert core.index.held_bytes("r0") == 0
+
+
+def test_the_index_follows_the_learned_ratio() -> None:
+    core = make_core(0)
+    core.members.join(ReplicaSpec("r0", "h", 1, capacity_tokens=10_000), 0.0)
+    core.members.heard("r0", Event.PROBE_OK, 0.0)
+    ticket = core.arrive(prompt(list(range(1, 21)), key="s"), 0.0)
+    core.began(ticket, 0.1)
+    assert core.index.held_bytes("r0") == 40_000
+    # Eight bytes a token: the same bytes are half the tokens, and twice as many fit.
+    core.finish(ticket, Outcome.DONE, 1.0, usage=Usage(10_000, 10, 0))
+    core.tick(2.0)
+    again = core.arrive(prompt(list(range(1, 21)), key="s"), 3.0)
+    core.began(again, 3.1)
+    assert core.index.held_bytes("r0") == 80_000
+
+
+def test_old_load_reports_are_forgotten() -> None:
+    core = make_core(1)
+    core.members.observed("r0", Observation(3, 2, 50_000, 0.0))
+    replica = core.fleet.get("r0")
+    assert replica is not None
+    assert replica.inflight == 5
+    core.tick(9.0)
+    assert replica.inflight == 5
+    core.tick(11.0)
+    assert (replica.inflight, replica.backlog_s) == (0, 0.0)
+
+
+def test_nothing_is_kept_of_replicas_that_came_and_went() -> None:
+    core = make_core(1)
+    for n in range(50):
+        core.members.join(ReplicaSpec(f"x{n}", "h", n + 1), 0.0)
+        core.members.heard("r0", Event.PROBE_FAILED, 0.0)
+        core.members.heard(f"x{n}", Event.PROBE_OK, 0.0)
+        ticket = core.arrive(prompt([n + 1], key=f"s{n}"), 0.0)
+        assert ticket.replica_id == f"x{n}"
+        core.members.leave(f"x{n}")
+        core.finish(ticket, Outcome.DONE, 1.0)
+    core.tick(1e6)
+    assert set(core.ledger._loads) == {"r0"}
+    assert set(core.pins._totals) == {"r0"}
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.sampled_from(["arrive", "begin", "end", "report"]), max_size=60),
+    st.integers(0, 9),
+    st.integers(0, 9),
+)
+def test_load_is_the_report_and_what_we_did_since(
+    steps: list[str], running: int, waiting: int
+) -> None:
+    """In flight = what the replica reported + dispatched since - ended since, never twice."""
+    core = make_core(1)
+    replica = core.fleet.get("r0")
+    assert replica is not None
+    tickets = []
+    reported, since = 0, 0
+    for n, step in enumerate(steps):
+        if step == "arrive":
+            tickets.append(core.arrive(prompt([n + 1], key=f"s{n}"), float(n)))
+            since += 1
+        elif step == "begin" and tickets:
+            core.began(tickets[-1], float(n))
+        elif step == "end" and tickets:
+            core.finish(tickets.pop(0), Outcome.DONE, float(n))
+            since -= 1
+        elif step == "report":
+            ours = core.ledger.load("r0").inflight
+            seen = Observation(
+                ours + running,
+                waiting,
+                0,
+                float(n),
+                ours=ours,
+                ours_backlog_s=core.ledger.load("r0").backlog_s,
+            )
+            core.members.observed("r0", seen)
+            reported, since = ours + running + waiting, 0
+        assert replica.inflight == reported + since
+        assert replica.inflight >= replica.load.inflight
