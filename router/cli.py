@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.exceptions import TyperException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +70,7 @@ def _resolve(config: Path | None, flags: dict[str, Any]) -> Resolved:
         return load(flags, config)
     except ConfigError as failure:
         print(f"homeport: {failure}", file=sys.stderr)
-        raise SystemExit(2) from None
+        raise typer.Exit(2) from None
 
 
 def _flags() -> list[inspect.Parameter]:
@@ -94,10 +95,6 @@ def _flags() -> list[inspect.Parameter]:
             flag = name.replace("_", "-")
             kind = bool | None
             option = typer.Option(f"--{flag}/--no-{flag}", help=text, show_default=False)
-        elif field.annotation in (int, int | None):
-            kind = int | None
-        elif field.annotation is float:
-            kind = float | None
         given: object = [] if isinstance(default, tuple) else None
         annotated: object = Annotated[kind, option]
         flags.append(inspect.Parameter(name, _KEYWORD, default=given, annotation=annotated))
@@ -123,13 +120,18 @@ def _command(run: Callable[[Resolved], None]) -> Callable[..., None]:
 
 
 def _run(name: str, run: Callable[[Resolved], None], arguments: Sequence[str]) -> int:
+    """Run one command; a mistake is one line and exit code 2."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(_command(run))
     try:
-        app(list(arguments), prog_name=f"homeport {name}", standalone_mode=True)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
-    return 0
+        code = app(list(arguments), prog_name=f"homeport {name}", standalone_mode=False)
+    except typer.Exit as left:
+        return left.exit_code
+    except TyperException as mistake:
+        said = getattr(mistake, "format_message", mistake.__str__)()
+        print(f"homeport {name}: {said}", file=sys.stderr)
+        return 2
+    return code if isinstance(code, int) else 0
 
 
 def serve(arguments: Sequence[str]) -> int:
@@ -161,7 +163,7 @@ def serve(arguments: Sequence[str]) -> int:
                 f"{settings.admin_host}:{settings.admin_port}: {failure.strerror or failure}",
                 file=sys.stderr,
             )
-            raise SystemExit(1) from None
+            raise typer.Exit(1) from None
 
     return _run("serve", run, arguments)
 

@@ -10,10 +10,18 @@ import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import msgspec
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from router.errors import ConfigError
 from router.policy.registry import POLICIES
@@ -135,6 +143,12 @@ class Settings(BaseModel):
     access_log: bool = Field(default=True, description="one line a request")
     limits: LimitSettings = Field(default_factory=LimitSettings)
 
+    @model_validator(mode="after")
+    def _has_two_ports(self) -> Self:
+        if self.port == self.admin_port != 0:
+            raise ValueError(f"port and admin_port are both {self.port}; they must differ")
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -239,5 +253,7 @@ def _explain(failure: ValidationError, sources: Mapping[str, str]) -> str:
     if first["type"] == "extra_forbidden":
         return f"{key}: is not a setting (from {source}); `homeport check` lists those there are"
     message = first["msg"].removeprefix("Value error, ")
+    if not key:
+        return message
     message = message[:1].lower() + message[1:]
     return f"{key} = {first['input']!r} (from {source}): {message}"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from typer.exceptions import TyperException
+
+from replica.hardware.profiles import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,8 +18,8 @@ if TYPE_CHECKING:
 
 _PORT_MAX: Final = 65_535
 _HELP: Final = {"help_option_names": ["-h", "--help"]}
-_emulate = typer.Typer(add_completion=False, context_settings=_HELP)
-_demo = typer.Typer(add_completion=False, context_settings=_HELP)
+_emulate = typer.Typer(add_completion=False, context_settings=_HELP, rich_markup_mode=None)
+_demo = typer.Typer(add_completion=False, context_settings=_HELP, rich_markup_mode=None)
 
 
 def emulate(arguments: Sequence[str]) -> int:
@@ -29,7 +33,9 @@ def _emulate_command(
     port: Annotated[int, typer.Option(help="First port; 0: free ports.", min=0, max=_PORT_MAX)] = 0,
     count: Annotated[int, typer.Option(help="Replicas in this process.", min=1, max=64)] = 1,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    profile: Annotated[str, typer.Option(help="Hardware profile.")] = "b200-tp4-fp8",
+    profile: Annotated[
+        str, typer.Option(help=f"Hardware profile: {', '.join(PROFILES)}.")
+    ] = "b200-tp4-fp8",
     time_scale: Annotated[
         float, typer.Option(help="Engine seconds per wall second.", min=0.01, max=10_000)
     ] = 1.0,
@@ -135,7 +141,9 @@ def _demo_command(
     time_scale: Annotated[
         float, typer.Option(help="Engine seconds per wall second.", min=0.01, max=1_000)
     ] = 10.0,
-    policy: Annotated[str, typer.Option(help="Routing policy.")] = "home",
+    policy: Annotated[
+        str, typer.Option(help="Routing policy; `homeport serve --help` lists them.")
+    ] = "home",
     port: Annotated[
         int | None,
         typer.Option(
@@ -176,9 +184,13 @@ def _demo_command(
 
 
 def _run(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
-    """Run one typer application; answer its exit code instead of leaving the process."""
+    """Run one typer application; a mistake is one line and exit code 2."""
     try:
-        app(args=list(arguments), prog_name=f"homeport {name}")
-    except SystemExit as left:
-        return left.code if isinstance(left.code, int) else int(left.code is not None)
-    return 0
+        code = app(list(arguments), prog_name=f"homeport {name}", standalone_mode=False)
+    except typer.Exit as left:
+        return left.exit_code
+    except TyperException as mistake:
+        said = getattr(mistake, "format_message", mistake.__str__)()
+        print(f"homeport {name}: {said}", file=sys.stderr)
+        return 2
+    return code if isinstance(code, int) else 0

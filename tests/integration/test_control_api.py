@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -78,7 +81,8 @@ def test_a_replica_registers_serves_drains_and_leaves(
     assert register(admin, replica, lease_s=60).status_code == 200
     until(lambda: states(admin) == {"r1": "ready"})
     assert admin.get("/readyz").status_code == 200
-    assert admin.put("/replicas/r1/heartbeat").json() == {"id": "r1", "lease_s": 60.0}
+    beat = admin.put("/replicas/r1/heartbeat").json()
+    assert beat == {"id": "r1", "state": "ready", "lease_s": 60.0}
 
     answer = ask(router)
     assert answer.status_code == 200
@@ -184,3 +188,54 @@ def test_other_mistakes_are_answered_in_the_same_shape(admin: httpx2.Client) -> 
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
     big = admin.post("/replicas", content=b" " * 100_000)
     assert (big.status_code, big.json()["error"]["code"]) == (413, "too-large")
+
+
+def _documented(heading: str) -> dict[str, object]:
+    """The JSON example below a heading of the control API's page."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "control-api.md").read_text()
+    section = page.split(f"## {heading}\n", 1)[1]
+    block = section.split("```json\n", 1)[1].split("```", 1)[0]
+    found: dict[str, object] = json.loads(block)
+    return found
+
+
+def _shape(value: object) -> object:
+    """Names only; of a list its first row, of prices any replica's."""
+    if isinstance(value, dict):
+        if value and all(":" in key or key == "r1" for key in value):
+            return {"*": _shape(next(iter(value.values())))}
+        return {key: _shape(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_shape(value[0])] if value and isinstance(value[0], dict) else []
+    return None
+
+
+def test_the_answers_have_exactly_the_documented_fields(
+    router: Running, admin: httpx2.Client, replica: Running
+) -> None:
+    register(admin, replica, lease_s=60)
+    until(lambda: states(admin) == {"r1": "ready"})
+    ask(router)
+    until(lambda: admin.get("/fleet").json()["replicas"][0]["load"] is not None)
+    fleet = admin.get("/fleet").json()
+    assert _shape(fleet) == _shape(_documented("`GET /fleet`"))
+    session = admin.get("/sessions/s%2F1%20b").json()
+    assert _shape(session) == _shape(_documented("`GET /sessions/{key}`"))
+
+
+def test_a_router_that_drains_is_not_ready(
+    router: Running, admin: httpx2.Client, replica: Running
+) -> None:
+    register(admin, replica)
+    until(lambda: states(admin) == {"r1": "ready"})
+    assert admin.get("/readyz").status_code == 200
+    body = chat_body("long", max_tokens=4000, homeport_emulate={"output_tokens": 4000})
+    headers = {"content-type": "application/json"}
+    url = f"{router.url}/v1/chat/completions"
+    with httpx2.stream("POST", url, content=body, headers=headers, timeout=30) as answer:
+        chunks = answer.iter_bytes()
+        next(chunks)
+        router.signal(signal.SIGTERM)
+        until(lambda: admin.get("/readyz").status_code == 503)
+        assert b"[DONE]" in b"".join(chunks)
+    assert router.process.wait(10) == 0

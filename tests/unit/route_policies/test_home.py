@@ -1,0 +1,133 @@
+"""``home`` at its edges: when it stays, moves, splits, and where it places."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from router.policy.home import Home, HomeParameters
+from router.policy.view import Ranking, RouteRequest
+from router.state.fleet import Replica, ReplicaSpec, View
+from router.state.ledger import Load
+from router.state.pins import HomeTotals
+
+P = HomeParameters()
+
+
+@dataclass
+class Case:
+    """A fleet of idle replicas and a warm session at r0; tests change what they are about."""
+
+    n: int = 3
+    loads: dict[int, Load] = field(default_factory=dict)
+    homes: dict[int, HomeTotals] = field(default_factory=dict)
+    capacity_tokens: int = 7_000_000
+
+    def rank(self, **changes: object) -> Ranking:
+        fields: dict[str, object] = {
+            "session_key": "s",
+            "prompt_tokens": 50_000,
+            "output_tokens": 500,
+            "serial": 1,
+            "home_id": "r0",
+            "home_age_s": 600.0,
+            "session_inflight": 0,
+            "is_auxiliary": False,
+            "cached_tokens": {"r0": 49_000},
+        }
+        request = RouteRequest(**(fields | changes))  # type: ignore[arg-type]
+        replicas = [
+            Replica(
+                ReplicaSpec(f"r{i}", "h", 1),
+                self.loads.get(i, Load()),
+                self.homes.get(i, HomeTotals()),
+                capacity_tokens=self.capacity_tokens,
+            )
+            for i in range(self.n)
+        ]
+        return Home().rank(request, View(replicas), random.Random(1))
+
+
+def _backlog(seconds: float, **more: int) -> Load:
+    return Load(backlog_us=int(seconds * 1e6), **more)
+
+
+def test_a_short_wait_at_home_is_waited_for() -> None:
+    ranking = Case(loads={0: _backlog(3.0)}).rank()
+    assert (ranking.ranked[0], ranking.reason) == ("r0", "home")
+    assert ranking.prices["r0"].wait_s == 3.0
+
+
+def test_a_long_wait_is_left_only_when_clearly_cheaper_elsewhere() -> None:
+    recompute_s = Case().rank(home_id=None, cached_tokens={}).prices["r1"].prefill_s
+    assert 1.5 < recompute_s < 2.0
+    edge_s = P.move_factor * recompute_s + P.move_margin_s
+    assert Case(loads={0: _backlog(edge_s - 0.5)}).rank().reason == "home"
+    left = Case(loads={0: _backlog(edge_s + 0.5)}).rank()
+    assert left.reason == "move"
+    assert left.ranked[0] in ("r1", "r2")
+    assert {left.ranked[0], "r0"} == set(left.prices)
+
+
+def test_a_session_that_has_just_moved_stays() -> None:
+    case = Case(loads={0: _backlog(60.0)})
+    assert case.rank(home_age_s=P.move_age_s_min - 1).reason == "home"
+    assert case.rank(home_age_s=P.move_age_s_min).reason == "move"
+
+
+def test_a_move_counts_those_who_would_wait_behind_its_recompute() -> None:
+    busy = Load(inflight=6, decoding=6)
+    case = Case(n=2, loads={0: _backlog(8.0), 1: busy})
+    assert case.rank().reason == "home"
+    assert Case(n=2, loads={0: _backlog(8.0)}).rank().reason == "move"
+
+
+def test_a_thick_session_is_split_to_the_cheapest() -> None:
+    case = Case(loads={0: Load(inflight=4, decoding=4), 1: Load(inflight=2, decoding=2)})
+    kept = case.rank(session_inflight=P.thick_inflight - 1)
+    assert (kept.ranked[0], kept.reason) == ("r0", "home")
+    cached = {"r0": 9_000, "r1": 8_000, "r2": 8_000}
+    split = case.rank(session_inflight=P.thick_inflight, prompt_tokens=10_000, cached_tokens=cached)
+    assert (split.ranked[0], split.reason) == ("r2", "split")
+
+
+def test_a_branch_goes_to_who_holds_it() -> None:
+    cached = {"r0": 4_000, "r2": 49_000}
+    branch = Case().rank(cached_tokens=cached)
+    assert (branch.ranked[0], branch.reason) == ("r2", "branch")
+    little = {"r0": 4_000, "r2": 4_000 + P.branch_tokens_min}
+    assert Case().rank(cached_tokens=little).reason == "home"
+
+
+def test_an_auxiliary_request_goes_where_it_is_cheap() -> None:
+    case = Case(loads={0: _backlog(2.0)})
+    aside = case.rank(is_auxiliary=True, prompt_tokens=500, cached_tokens={})
+    assert aside.reason == "auxiliary"
+    assert aside.ranked[0] != "r0"
+
+
+def test_new_sessions_go_where_fewest_live_though_the_head_is_cached_elsewhere() -> None:
+    homes = {0: HomeTotals(2, 30_000), 1: HomeTotals(1, 15_000), 2: HomeTotals(0, 0)}
+    new = Case(homes=homes).rank(
+        home_id=None, prompt_tokens=12_000, cached_tokens={"r0": 10_000, "r1": 10_000}
+    )
+    assert (new.ranked[0], new.reason) == ("r2", "new")
+
+
+def test_new_sessions_avoid_a_replica_whose_pool_is_full() -> None:
+    homes = {0: HomeTotals(3, 880_000), 1: HomeTotals(5, 300_000)}
+    case = Case(n=2, homes=homes, capacity_tokens=900_000)
+    new = case.rank(home_id=None, cached_tokens={})
+    assert new.ranked[0] == "r1"
+    assert new.prices["r0"].pressure_s > new.prices["r1"].pressure_s + 2.0
+
+
+def test_a_cold_prompt_goes_where_the_fewest_wait_behind_it() -> None:
+    loads = {0: Load(inflight=5, decoding=5), 1: Load(inflight=1, decoding=1)}
+    new = Case(n=2, loads=loads).rank(home_id=None, cached_tokens={})
+    assert new.ranked[0] == "r1"
+
+
+def test_the_ranking_names_fallbacks_by_backlog() -> None:
+    loads = {1: _backlog(9.0), 2: _backlog(1.0)}
+    assert Case(loads=loads).rank().ranked == ("r0", "r2", "r1")
