@@ -44,11 +44,11 @@ def test_check_prints_each_setting_with_its_source() -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--port", "99999"), "port = 99999 (from flag)"),
+        (("--port", "99999"), "port = '99999' (from flag)"),
         (("--policy", "nearest"), "policy = 'nearest' (from flag): is not a policy"),
         (("--replica", "localhost:1"), "not of the form http://HOST:PORT"),
         (("--config", "/nowhere.toml"), "config file /nowhere.toml: No such file"),
-        (("--probe-s", "nan"), "probe_s = nan (from flag)"),
+        (("--probe-s", "nan"), "probe_s = 'nan' (from flag)"),
         (("--port", "abc"), "abc"),
         (("--bogus",), "--bogus"),
         (("extra",), "extra"),
