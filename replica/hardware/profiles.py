@@ -23,7 +23,7 @@ MEM_FRACTION: Final = 0.90
 """Share of usable memory for weights and KV: between the 0.85 of SGLang's test and untried 0.92."""
 
 HOST_GB_PER_RANK: Final = 240.0
-"""Host tier a rank: a host with 1 TB for one TP4 replica."""
+"""Host tier a rank: 1 TB of host memory for a TP4 replica, 2 TB for a TP8 one."""
 
 ACCEPT_LENGTH: Final = 5.84
 """Tokens a verify step yields with a drafter tuned on coding traffic (published)."""

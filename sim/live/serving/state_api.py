@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from aiohttp import web
 
+from replica.hardware.models import KIMI_K26, KvDtype
 from sim.live.rendering import pages, template
 from sim.live.rendering.anthropic_bodies import MessagesBody, messages_prompt
 from sim.live.rendering.bodies import (
@@ -35,6 +36,17 @@ if TYPE_CHECKING:
     from sim.live.serving.pacer import Pacer
 
 _SECTIONS: Final = frozenset({"core", "memory", "spec", "lora", "disagg", "queues", "all"})
+_KV_NAMES: Final = {KvDtype.FP8: "fp8_e4m3", KvDtype.BF16: "bfloat16"}
+_DECODE_MOMENTS: Final = 6
+_DISAGGREGATION: Final = (
+    "prefill_bootstrap_queue_reqs",
+    "prefill_inflight_queue_reqs",
+    "decode_prealloc_queue_reqs",
+    "decode_transfer_queue_reqs",
+    "decode_retracted_queue_reqs",
+    "kv_transfer_speed_gb_s",
+    "kv_transfer_latency_ms",
+)
 _BAD_REQUEST: Final = 400
 _UNAVAILABLE: Final = 503
 
@@ -177,7 +189,11 @@ class StateApi:
                 "max_queued_requests": self._options.max_queued_requests,
                 "max_total_num_tokens": facts.capacity_tokens,
                 "max_req_input_len": facts.context_tokens_max - 1,
-                "kv_cache_dtype": facts.kv_dtype,
+                "kv_cache_dtype": _KV_NAMES[facts.kv_dtype],
+                "enable_hierarchical_cache": facts.host_capacity_tokens > 0,
+                "launch_command": f"homeport emulate --profile {facts.name}",
+                "frontend": "http",
+                "internal_states": [{"last_gen_throughput": 0.0}],
                 "startup_time": self._started_epoch_s,
                 "kv_events": None,
                 "homeport": {
@@ -274,9 +290,18 @@ def load_of(
         "utilization": loads.running / loads.max_running_requests,
         "total_prefill_uncached_tokens": loads.total_prefill_uncached_tokens,
         "total_prefill_busy_us": int(loads.total_prefill_busy_s * 1e6),
+        "decode_moments": [0.0] * _DECODE_MOMENTS,
     }
     if "memory" in sections:
-        entry["memory"] = {"token_capacity": loads.capacity_tokens}
+        kv_gb = loads.capacity_tokens * KIMI_K26.kv_bytes_per_token(options.facts.kv_dtype) / 1e9
+        entry["memory"] = {
+            "weight_gb": 0.0,
+            "kv_cache_gb": round(kv_gb, 2),
+            "graph_gb": 0.0,
+            "token_capacity": loads.capacity_tokens,
+        }
+    if "disagg" in sections:
+        entry["disaggregation"] = {"mode": "null", **dict.fromkeys(_DISAGGREGATION, 0)}
     if "spec" in sections and options.facts.verify_tokens > 1:
         accept_length = options.facts.accept_length
         accept_rate = (accept_length - 1) / (options.facts.verify_tokens - 1)
