@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from router.dialect.base import SessionSource
-from router.errors import ConnectFailed, Refused, UpstreamStatus
+from router.errors import ConnectFailed, Refused, UpstreamError, UpstreamStatus
 from router.policy.view import Price, RouteRequest
 from router.state.estimate import Estimate, EstimateParameters, estimate
 from router.state.fleet import Fleet
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import random
 
     from router.dialect.base import PromptFacts, Usage
-    from router.errors import RouterError, UpstreamError
+    from router.errors import RouterError
     from router.policy.view import Policy, Ranking
     from router.state.fleet import Replica
     from router.state.ledger import Entry
@@ -244,8 +244,8 @@ class RouterCore:
         record.error_code = None if error is None else error.code
         if usage is not None:
             self._learn(ticket, usage)
-        if outcome is Outcome.FAILED and record.began_s is not None:
-            self.members.heard(ticket.replica_id, Event.REQUEST_FAILED, now_s)
+        if record.began_s is not None and isinstance(error, UpstreamError):
+            self._blame(ticket.replica_id, error, now_s)
         self._count(record)
         return record
 
@@ -356,7 +356,7 @@ class RouterCore:
         if replica is None:
             return
         replica.counters.failures += 1
-        if isinstance(error, ConnectFailed):
+        if isinstance(error, ConnectFailed) and error.code != "connect-timeout":
             self.members.heard(replica_id, Event.CONNECT_FAILED, now_s)
         elif not isinstance(error, UpstreamStatus):
             self.members.heard(replica_id, Event.REQUEST_FAILED, now_s)

@@ -5,7 +5,7 @@
     RouterError
       ClientError          bad-request, unknown-path, method-not-allowed, bad-content-type,
                            too-large, headers-too-large, request-timeout,
-                           upgrade-refused
+                           upgrade-refused, loop-detected
       Refused              no-replica-ready, saturated, shutting-down
       UpstreamError
         ConnectFailed      connect-failed, connect-timeout
@@ -93,6 +93,7 @@ CODES: Final[dict[str, int]] = {
     "too-large": 413,
     "headers-too-large": 431,
     "upgrade-refused": 400,
+    "loop-detected": 508,
     "no-replica-ready": 503,
     "saturated": 503,
     "shutting-down": 503,

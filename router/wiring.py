@@ -15,6 +15,7 @@ from router.control.probes import Probes
 from router.core import CoreParameters, RouterCore
 from router.dialect import dialects
 from router.dialect.options import DialectOptions
+from router.edge.files import raise_open_files
 from router.edge.limits import EdgeLimits
 from router.edge.server import FrontDoor
 from router.obs.logs import Observer, configure, state_changed
@@ -135,6 +136,9 @@ class Router:
 async def serve(settings: Settings, announce: Callable[[int, int], None]) -> None:
     """Run a router until SIGTERM or SIGINT; a second signal ends it at once."""
     configure(settings.log_level)
+    files, wanted = raise_open_files(), 2 * settings.limits.connections_max
+    if files < wanted:
+        _log.warning("open-files limit=%d wanted=%d (raise `ulimit -n`)", files, wanted)
     router = Router(settings)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()

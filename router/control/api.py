@@ -89,8 +89,11 @@ class ControlApi:
 
     async def _sessions(self, request: web.Request) -> web.Response:
         text = request.query.get("limit", "100")
-        if not text.isdecimal() or not 1 <= int(text) <= _SESSIONS_MAX:
-            raise ClientError("bad-request", f"limit: {text!r} is not from 1 to {_SESSIONS_MAX}")
+        is_number = text.isdecimal() and len(text) <= len(str(_SESSIONS_MAX))
+        if not is_number or not 1 <= int(text) <= _SESSIONS_MAX:
+            raise ClientError(
+                "bad-request", f"limit: {text[:20]!r} is not from 1 to {_SESSIONS_MAX}"
+            )
         return _json(sessions_view(self._core, int(text), self._now_s()))
 
     async def _session(self, request: web.Request) -> web.Response:

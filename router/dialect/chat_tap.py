@@ -10,7 +10,7 @@ import msgspec
 from router.dialect.base import StreamFault, Usage
 from router.dialect.tap import BodyTap, EventTap, Reading, status_of
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 _DONE: Final = b"[DONE]"
 _WORDS: Final = (b'"prompt_tokens"', b'"error"', _DONE)
 

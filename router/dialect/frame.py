@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 NO_RAW: Final = msgspec.Raw()
 """A member that is absent; false, as every empty ``Raw`` is."""
 
+MESSAGES_MAX: Final = 20_000
+"""A body of more is forwarded unread: rendering it would hold up everybody else."""
+
 _SHAPE_FAULTS: Final = (ShapeError, msgspec.ValidationError)
 _JSON_FAULTS: Final = (msgspec.DecodeError, RecursionError)
 
@@ -78,6 +81,8 @@ class BodyReader(Generic[BodyT]):
         """
         try:
             parsed = self._decode(body)
+            if len(parsed.messages) > MESSAGES_MAX:
+                raise ShapeError("too many messages to read")
             prompt, edit = self._render(parsed)
         except _SHAPE_FAULTS:
             return self._unreadable(body, headers)

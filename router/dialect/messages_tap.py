@@ -10,7 +10,7 @@ from router.dialect.base import StreamFault, Usage
 from router.dialect.errors import status_of_type
 from router.dialect.tap import BodyTap, EventTap, Reading
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 _WORDS: Final = (b'"usage"', b'"message_stop"', b'"error"')
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 JSON: Final = b"content-type: application/json\r\n"
 REQUEST_ID: Final = b"x-request-id"
+_VIA: Final = b"x-homeport-via"
 _REQUEST_ID_BYTES_MAX: Final = 128
 
 _NOT_FORWARDED: Final = HOP_BY_HOP | {
@@ -44,13 +45,22 @@ def request_id(headers: HeaderList) -> str | None:
     return None
 
 
-def forwarded_fields(headers: HeaderList, *, body_bytes: int, request_id: str) -> bytes:
+def forwarded_fields(
+    headers: HeaderList, *, body_bytes: int, request_id: str, door_id: str
+) -> bytes:
     """The header lines a replica gets, without Host and the blank line."""
-    return b"%bcontent-length: %d\r\nx-request-id: %b\r\n" % (
+    return b"%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
         lines(end_to_end(headers, _NOT_FORWARDED)),
         body_bytes,
         request_id.encode("ascii"),
+        door_id.encode("ascii"),
     )
+
+
+def passed_through(headers: HeaderList, door_id: str) -> bool:
+    """Whether a request has been forwarded by this door before; each door adds a line of its own."""
+    mark = door_id.encode("ascii")
+    return any(name == _VIA and value == mark for name, value in headers)
 
 
 def request_head(method: bytes, target: bytes, host: str, port: int, fields: bytes) -> bytes:

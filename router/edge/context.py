@@ -35,6 +35,9 @@ class Sweepable(Protocol):
     def drain(self) -> None:
         """Close now if idle, else after the answer that is owed."""
 
+    def shut_down(self) -> None:
+        """The time to drain is over: tell the client what happened to its answer, then close."""
+
     def abort(self) -> None:
         """Close at once, whatever is unsent."""
 
@@ -46,7 +49,11 @@ def new_request_id() -> str:
 
 @dataclass(slots=True)
 class Door:
-    """The front door's shared parts; ``connections`` are the clients' live ones."""
+    """The front door's shared parts; ``connections`` are the clients' live ones.
+
+    ``arriving_bytes`` counts the bodies that have not arrived whole. ``door_id`` names this door in
+    the header by which a request that comes round to it is recognised.
+    """
 
     core: RouterCore
     dialects: Mapping[str, Dialect]
@@ -55,5 +62,7 @@ class Door:
     now_s: Callable[[], float]
     pool: UpstreamPool
     new_id: Callable[[], str] = new_request_id
+    door_id: str = field(default_factory=new_request_id)
     connections: set[Sweepable] = field(default_factory=set)
     is_draining: bool = False
+    arriving_bytes: int = 0

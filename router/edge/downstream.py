@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 from typing_extensions import override
 
-from router.edge.answers import error_fields, request_id
+from router.edge.answers import error_fields, passed_through, request_id
 from router.edge.exchange import Exchange
+from router.edge.intake import Intake
 from router.edge.relay import Relay
-from router.edge.routes import nearest, own_answer, route, too_large
+from router.edge.routes import nearest, own_answer, route
 from router.errors import ClientError, Refused, RouterError
 from router.framing.events import FramingError, RequestHead
 from router.framing.requests import RequestParser
@@ -52,14 +53,13 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_ahead_bytes",
-        "_body",
-        "_body_bytes",
         "_close_by_s",
         "_door",
         "_exchange",
         "_has_eof",
         "_head",
         "_idle_since_s",
+        "_intake",
         "_is_closing",
         "_is_lingering",
         "_is_pumping",
@@ -71,6 +71,7 @@ class ClientConnection(asyncio.Protocol):
         "_route",
         "_started_s",
         "_transport",
+        "_unsent_bytes",
         "is_paused",
     )
 
@@ -84,8 +85,8 @@ class ClientConnection(asyncio.Protocol):
         self._head: RequestHead | None = None
         self._route: Route | None = None
         self._request_id = ""
-        self._body: list[bytes] = []
-        self._body_bytes = 0
+        self._intake = Intake(door)
+        self._unsent_bytes = 0
         self._exchange: Exchange | None = None
         self._reader: PausableReader | None = None
         self._started_s: float | None = None
@@ -120,7 +121,7 @@ class ClientConnection(asyncio.Protocol):
         """The loop: bytes of a request, or of the next ones while an answer is owed."""
         if self._is_closing or self._is_lingering:
             return
-        if self._exchange is not None:
+        if self._exchange is not None or self.is_paused:
             self._ahead_bytes += len(data)
             if self._ahead_bytes > self._door.limits.pipelined_bytes_max:
                 _log.warning("client-ahead bytes=%d", self._ahead_bytes)
@@ -135,7 +136,8 @@ class ClientConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The loop: the client sends nothing more. Answers True while an answer is owed."""
         self._has_eof = True
-        if self._exchange is None:
+        # HTTP/1.0 has no interim answer to find out with: there, a closed side is a client gone.
+        if self._exchange is None or self._head is None or self._head.http_version == "1.0":
             return False
         self._probe_later(self._exchange, 0)
         return True
@@ -148,7 +150,7 @@ class ClientConnection(asyncio.Protocol):
         self._door.connections.discard(self)
         self._parser.close()
         self._queue.clear()
-        self._body.clear()
+        self._intake.drop()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.client_gone()
@@ -167,6 +169,7 @@ class ClientConnection(asyncio.Protocol):
         self.is_paused = False
         if self._reader is not None:
             self._reader.resume()
+        self._pump()
 
     # Used by the exchange and the relay
 
@@ -203,7 +206,8 @@ class ClientConnection(asyncio.Protocol):
         self._request_id = ""
         self._idle_since_s = self._door.now_s()
         self._started_s = self._idle_since_s if self._queue else None
-        if keep_alive:
+        is_done = self._door.is_draining or self._has_eof
+        if keep_alive and not (is_done and not self._queue and self._parser.is_between):
             self._pump()
         else:
             self._close()
@@ -216,7 +220,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self._is_pumping = True
         queue = self._queue
-        while queue and self._exchange is None and not self._is_closing and not self._is_lingering:
+        while queue and self._may_go_on:
             event = queue.popleft()
             if type(event) is bytes:
                 self._on_body(event)
@@ -230,9 +234,14 @@ class ClientConnection(asyncio.Protocol):
         if not queue:
             self._ahead_bytes = 0
 
+    @property
+    def _may_go_on(self) -> bool:
+        """The next event may be worked on: nothing is owed, and the client reads its answers."""
+        is_free = self._exchange is None and not self.is_paused
+        return is_free and not self._is_closing and not self._is_lingering
+
     def _on_head(self, head: RequestHead) -> None:
         self._head = head
-        self._body_bytes = 0
         self._request_id = request_id(head.headers) or self._door.new_id()
         self._route = found = route(head, self._door.dialects, self._door.limits)
         if found.error is not None and head.has_body:
@@ -241,18 +250,15 @@ class ClientConnection(asyncio.Protocol):
             self.write(CONTINUE)
 
     def _on_body(self, data: bytes) -> None:
-        self._body.append(data)
-        self._body_bytes += len(data)
-        limits = self._door.limits
-        if self._body_bytes > limits.body_bytes_max:
-            self._refuse(too_large(self._body_bytes, limits))
+        error = self._intake.add(data)
+        if error is not None:
+            self._refuse(error)
 
     def _on_end(self) -> None:
         head, found, door = self._head, self._route, self._door
         assert head is not None
         assert found is not None
-        body = b"".join(self._body)
-        self._body.clear()
+        body = self._intake.take()
         self._started_s = None
         relay = Relay(self, head)
         try:
@@ -262,6 +268,11 @@ class ClientConnection(asyncio.Protocol):
                 fields, answer = own_answer(found.path, door.core)
                 relay.whole(fields, answer)
                 return
+            if passed_through(head.headers, door.door_id):
+                raise ClientError(  # noqa: TRY301
+                    "loop-detected",
+                    "This request has come round to this router: one of its replicas leads back here.",
+                )
             if door.is_draining:
                 raise Refused(  # noqa: TRY301
                     "shutting-down", "The router is shutting down; try again.", retry_after_s=1.0
@@ -302,7 +313,7 @@ class ClientConnection(asyncio.Protocol):
         closing with unread bytes would reset the connection and destroy the answer.
         """
         self._is_lingering = True
-        self._body.clear()
+        self._intake.drop()
         self._turn_away(error, Relay(self, self._head or _NOTHING), keep_alive=False)
 
     # Closing
@@ -322,6 +333,24 @@ class ClientConnection(asyncio.Protocol):
         self._is_closing = True
         if transport is not None:
             transport.close()
+
+    def _sweep_closing(self, now_s: float) -> None:
+        """Close for good in time; a client that goes on reading its answer gets all of it."""
+        # The kernel takes more only when much of its own buffer has gone out: progress is coarse.
+        transport, limits = self._transport, self._door.limits
+        unsent_bytes = 0 if transport is None else transport.get_write_buffer_size()
+        if unsent_bytes != self._unsent_bytes:
+            self._unsent_bytes = unsent_bytes
+            self._close_by_s = now_s + (limits.stream_idle_s if unsent_bytes else limits.close_s)
+        elif now_s >= self._close_by_s:
+            self.abort()
+
+    def shut_down(self) -> None:
+        """The time to drain is over: tell the client what happened to its answer, then close."""
+        if self._exchange is not None:
+            error = Refused("shutting-down", "The router is shutting down.", retry_after_s=1.0)
+            self._exchange.abandon(error)
+        self._close()
 
     def abort(self) -> None:
         """Close at once, whatever is unsent."""
@@ -350,15 +379,14 @@ class ClientConnection(asyncio.Protocol):
         """Act on what has taken too long; called a few times a second."""
         limits = self._door.limits
         if self._is_closing or self._is_lingering:
-            if now_s >= self._close_by_s:
-                self.abort()
+            self._sweep_closing(now_s)
         elif self.is_paused and now_s - self._paused_since_s > limits.stream_idle_s:
             _log.warning("client-stuck waited_s=%.0f", now_s - self._paused_since_s)
             self.abort()
         elif self._exchange is not None:
             self._exchange.sweep(now_s)
         elif self._started_s is not None:
-            allowed_s = limits.request_read_s + self._body_bytes / limits.request_bytes_per_s
+            allowed_s = limits.request_read_s + self._intake.n_bytes / limits.request_bytes_per_s
             if now_s - self._started_s > allowed_s:
                 self._refuse(
                     ClientError(

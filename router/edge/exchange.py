@@ -20,8 +20,8 @@ from router.edge.answers import (
 )
 from router.edge.reading import RETRIED, AnswerReader, Step, outcome_of
 from router.edge.relay import HEARTBEAT
+from router.edge.tries import Tries, who
 from router.errors import (
-    ConnectFailed,
     FirstEventTimeout,
     StreamStalled,
     UpstreamProtocol,
@@ -70,6 +70,7 @@ class Exchange:
         "_strip_usage",
         "_tail",
         "_ticket",
+        "_tries",
         "_upstream",
     )
 
@@ -94,6 +95,7 @@ class Exchange:
         self._tail = b""
         self._strip_usage = False
         self._is_stream = False
+        self._tries = Tries(door.limits)
         self._is_raced = False
         self._is_heard = False
         self._is_flowing = False
@@ -118,7 +120,10 @@ class Exchange:
         self._is_stream = facts.is_stream
         self._body, self._strip_usage = self._dialect.outgoing(body, facts)
         self._fields = forwarded_fields(
-            self._request.headers, body_bytes=len(self._body), request_id=self._request_id
+            self._request.headers,
+            body_bytes=len(self._body),
+            request_id=self._request_id,
+            door_id=door.door_id,
         )
         self._started_s = door.now_s()
         self._ticket = door.core.arrive(facts, self._started_s)
@@ -158,7 +163,7 @@ class Exchange:
             self._body,
         )
 
-    def connect_failed(self, error: ConnectFailed) -> None:
+    def connect_failed(self, error: UpstreamError) -> None:
         """No connection could be made in time."""
         self._connecting = None
         if not self._is_over:
@@ -192,9 +197,9 @@ class Exchange:
             self._dispatch(self._door.now_s(), is_fresh=True)
             return
         when = "before its answer was whole" if upstream.has_answered else "without an answer"
-        self._fail(
-            UpstreamProtocol("bad-upstream-response", f"The replica closed the connection {when}.")
-        )
+        assert self._ticket is not None
+        what = f"{who(self._ticket)} closed the connection {when}."
+        self._fail(UpstreamProtocol("bad-upstream-response", what))
 
     # To the client
 
@@ -260,8 +265,7 @@ class Exchange:
         ticket = self._ticket
         assert ticket is not None
         now_s = self._door.now_s()
-        is_unstarted = isinstance(error, (ConnectFailed, UpstreamStatus))
-        if not (is_unstarted or self._door.limits.is_started_repeated):
+        if not self._tries.may_go_on(error, ticket):
             self._door.core.blame(ticket, error, now_s)
             return False
         if not self._door.core.retry(ticket, error, now_s):
@@ -271,7 +275,7 @@ class Exchange:
         self._dispatch(now_s)
         return True
 
-    def _cut(self, error: UpstreamError) -> None:
+    def _cut(self, error: RouterError) -> None:
         """End a stream that has begun with what is left of it and an error event."""
         reader = self._reader
         assert reader is not None
@@ -307,10 +311,13 @@ class Exchange:
     # Ending
 
     def abandon(self, error: RouterError) -> bool:
-        """The router itself failed; answer ``error``. False if nothing was placed yet."""
+        """The router itself fails this request; tell ``error``. False if nothing was placed yet."""
         if self._ticket is None or self._is_over:
             return False
-        self._give_up(error)
+        if self._is_flowing:
+            self._cut(error)
+        else:
+            self._give_up(error)
         return True
 
     def client_gone(self) -> None:
@@ -353,23 +360,20 @@ class Exchange:
 
     def sweep(self, now_s: float) -> None:
         """Act on what has taken too long; called a few times a second."""
+        if self._ticket is None:
+            return
         if self._is_heard or self._client.is_paused:
             self._is_heard = False
             self._last_heard_s = now_s
         limits = self._door.limits
         if self._is_flowing:
             if now_s - self._last_heard_s > limits.stream_idle_s:
-                self._cut(
-                    StreamStalled(
-                        "stream-stalled",
-                        f"No byte from the replica for {limits.stream_idle_s:g} s.",
-                    )
-                )
+                what = f"No byte from {who(self._ticket)} for {limits.stream_idle_s:g} s."
+                self._cut(StreamStalled("stream-stalled", what))
         elif now_s >= self._deadline_s:
             waited_s = limits.first_event_s if self._is_stream else limits.answer_s
-            self._fail(
-                FirstEventTimeout("first-event-timeout", f"No answer within {waited_s:g} s.")
-            )
+            what = f"No answer from {who(self._ticket)} in {waited_s:g} s."
+            self._fail(FirstEventTimeout("first-event-timeout", what))
         elif self._is_stream:
             self._beat(now_s)
 

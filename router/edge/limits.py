@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class EdgeLimits:
     """Bounds of the front door. Sizes in bytes, times in seconds.
 
-    Client side: ``request_read_s`` is the time a request may take to arrive, longer by one second
+    Client side: ``arriving_bytes_max`` bounds all bodies together that have not arrived whole;
+    ``request_read_s`` is the time a request may take to arrive, longer by one second
     for each ``request_bytes_per_s`` received; ``client_idle_s`` closes an idle connection;
     ``pipelined_bytes_max`` is what a client may send ahead while its request runs.
 
@@ -21,6 +22,8 @@ class EdgeLimits:
     comments are sent each ``heartbeat_s`` (agents give up after 300 s without a byte). An answer
     that is not streamed is held up to ``body_hold_bytes_max``, so that it can be tried again.
 
+    ``tries_max`` bounds the replicas one request is sent to, ``started_tries_max`` those of them that
+    may have started on it: a prompt that crashes an engine must not go round the fleet.
     ``is_started_repeated``: repeat a generation that may have started (time-out or cut before its
     first event). Generations have no side effects, so this only costs the engine's work.
     """
@@ -28,6 +31,7 @@ class EdgeLimits:
     body_bytes_max: int = 64 * 1024 * 1024
     header_bytes_max: int = 64 * 1024
     connections_max: int = 10_000
+    arriving_bytes_max: int = 1024 * 1024 * 1024
     pipelined_bytes_max: int = 4 * 1024 * 1024
     write_high_bytes: int = 256 * 1024
     write_low_bytes: int = 64 * 1024
@@ -46,4 +50,6 @@ class EdgeLimits:
     close_s: float = 5.0
     sweep_s: float = 0.25
     drain_s: float = 300.0
+    tries_max: int = 5
+    started_tries_max: int = 2
     is_started_repeated: bool = True

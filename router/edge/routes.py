@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from router.edge.answers import JSON
 from router.errors import ClientError
@@ -22,6 +23,8 @@ _DEFAULT_PATH: Final = "/v1/chat/completions"
 _MODELS: Final = "/v1/models"
 _HEALTH: Final = "/health"
 _READING: Final = (b"GET", b"HEAD")
+_SHOWN: Final = 200
+"""Characters of what a client sent that an error repeats."""
 
 
 @dataclass(slots=True)
@@ -42,7 +45,9 @@ def route(head: RequestHead, dialects: Mapping[str, Dialect], limits: EdgeLimits
     path = head.path.decode("ascii", "replace")
     dialect = dialects.get(path)
     if dialect is None:
-        return Route(path, nearest(path, dialects), is_generation=False, error=_own(path, head))
+        return Route(
+            path, nearest(path, dialects), is_generation=False, error=_own(path, head, dialects)
+        )
     error = None
     if head.method != b"POST":
         error = ClientError(
@@ -58,7 +63,7 @@ def route(head: RequestHead, dialects: Mapping[str, Dialect], limits: EdgeLimits
 def nearest(path: str, dialects: Mapping[str, Dialect]) -> Dialect:
     """The dialect whose errors a client of this path reads: by its first steps, else OpenAI's."""
     for known, dialect in dialects.items():
-        if path.startswith(known + "/"):
+        if path.startswith(known + "/") or path.endswith(known):
             return dialect
     return dialects.get(_DEFAULT_PATH) or next(iter(dialects.values()))
 
@@ -81,17 +86,20 @@ def own_answer(path: str, core: RouterCore) -> tuple[bytes, bytes]:
     models = [_model(name) for name in core.models()]
     if path == _MODELS:
         return status_line(200) + JSON, _json({"object": "list", "data": models})
-    name = path[len(_MODELS) + 1 :]
+    name = unquote(path[len(_MODELS) + 1 :])
     for model in models:
         if model["id"] == name:
             return status_line(200) + JSON, _json(model)
-    raise ClientError("unknown-path", f"No replica serves a model {name!r}.")
+    raise ClientError("unknown-path", f"No replica serves a model {name[:_SHOWN]!r}.")
 
 
-def _own(path: str, head: RequestHead) -> ClientError | None:
+def _own(path: str, head: RequestHead, dialects: Mapping[str, Dialect]) -> ClientError | None:
     """What is wrong with a request that no dialect serves."""
     if path not in (_HEALTH, _MODELS) and not path.startswith(_MODELS + "/"):
-        return ClientError("unknown-path", f"There is nothing at {path}.")
+        served = ", ".join((*dialects, _MODELS, _HEALTH))
+        return ClientError(
+            "unknown-path", f"There is nothing at {path[:_SHOWN]!r}; served here: {served}."
+        )
     if head.method not in _READING:
         method = head.method.decode("ascii")
         return ClientError("method-not-allowed", f"{path} takes GET, not {method}.")

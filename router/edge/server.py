@@ -82,17 +82,26 @@ class FrontDoor:
             self._server.close()
         for connection in list(door.connections):
             connection.drain()
-        try:
-            async with asyncio.timeout(door.limits.drain_s):
-                while door.connections:
-                    self._is_empty.clear()
-                    await self._is_empty.wait()
-        except TimeoutError:
+        if not await self._empty_within(door.limits.drain_s):
+            for connection in list(door.connections):
+                connection.shut_down()
+            await self._empty_within(door.limits.close_s)
             for connection in list(door.connections):
                 connection.abort()
         if self._timer is not None:
             self._timer.cancel()
         door.pool.close()
+
+    async def _empty_within(self, wait_s: float) -> bool:
+        """Wait until no client is connected; False if some still are after ``wait_s``."""
+        try:
+            async with asyncio.timeout(wait_s):
+                while self._door.connections:
+                    self._is_empty.clear()
+                    await self._is_empty.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _sweep(self) -> None:
         """The one timer: a tick a few times a second, instead of a timer for every wait."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
+import errno
 from typing import TYPE_CHECKING, Protocol, cast
 
 from typing_extensions import override
 
-from router.errors import ConnectFailed
+from router.errors import ConnectFailed, UpstreamError, UpstreamStatus
 from router.framing.responses import ResponseParser
 from router.tasks import spawn
 
@@ -23,8 +23,8 @@ class Receiver(Protocol):
     def connected(self, connection: UpstreamConnection) -> None:
         """The connection asked for is there."""
 
-    def connect_failed(self, error: ConnectFailed) -> None:
-        """It could not be made in time."""
+    def connect_failed(self, error: UpstreamError) -> None:
+        """It could not be made, or not in time."""
 
     def on_read(self, events: list[ResponseEvent]) -> None:
         """What one read from the replica brought; never empty."""
@@ -224,9 +224,18 @@ class UpstreamPool:
                     f"No connection to {host}:{port} within {self.limits.connect_s:g} s.",
                 )
             )
-        except (OSError, UnicodeError, socket.gaierror) as fault:
-            receiver.connect_failed(
-                ConnectFailed("connect-failed", f"No connection to {host}:{port}: {fault}.")
-            )
+        except (OSError, UnicodeError) as fault:
+            receiver.connect_failed(_unconnected(fault, host, port))
         else:
             receiver.connected(connection)
+
+
+_OUR_LIMITS = frozenset((errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS))
+
+
+def _unconnected(fault: OSError | UnicodeError, host: str, port: int) -> UpstreamError:
+    """Why there is no connection; where this machine has run out, the replica is not to blame."""
+    if isinstance(fault, OSError) and fault.errno in _OUR_LIMITS:
+        what = f"The router cannot open a connection to {host}:{port}: {fault}."
+        return UpstreamStatus("saturated", what, retry_after_s=1.0)
+    return ConnectFailed("connect-failed", f"No connection to {host}:{port}: {fault}.")

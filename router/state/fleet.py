@@ -6,6 +6,7 @@ kept as requests and pins come and go.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from router.state.pins import HomeTotals, Pins
 
 
+_HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
+
+
 def parse_url(url: str) -> tuple[str, int] | None:
     """Host and port of ``http://HOST:PORT``; None if the URL has another form."""
     try:
@@ -28,6 +32,8 @@ def parse_url(url: str) -> tuple[str, int] | None:
     except ValueError:
         return None
     if parts.scheme != "http" or not host or not port or parts.path.strip("/"):
+        return None
+    if not _HOST.fullmatch(host):
         return None
     return None if parts.query or parts.fragment or parts.username else (host, port)
 

@@ -8,7 +8,7 @@ from typing import Final
 _RATIO_START: Final = 4.0
 _RATIO_MIN: Final = 0.5
 _RATIO_MAX: Final = 32.0
-_RATIO_WEIGHT: Final = 0.05
+_MEMORY_TOKENS: Final = 1_000_000.0
 _KEYS_MAX: Final = 1024
 
 
@@ -16,10 +16,11 @@ _KEYS_MAX: Final = 1024
 class TokenRatio:
     """Canonical bytes a token, by (model, dialect), learned from reported prompt tokens.
 
-    It starts at 4 bytes a token and follows the reports, one part in twenty each (the first
-    report of a pair counts whole).
+    It starts at 4 bytes a token and is then the ratio of two sums over the reports of about the
+    last million tokens: a report counts by its size, for in tiny prompts the template weighs most.
     """
 
+    _sums: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     _ratios: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def bytes_per_token(self, model: str, dialect: str) -> float:
@@ -28,20 +29,26 @@ class TokenRatio:
 
     @property
     def mean_bytes_per_token(self) -> float:
-        """Over all pairs seen; 4 at first."""
-        ratios = self._ratios.values()
-        return sum(ratios) / len(ratios) if ratios else _RATIO_START
+        """Over all pairs, by their tokens; 4 at first."""
+        n_tokens = sum(tokens for _, tokens in self._sums.values())
+        n_bytes = sum(n_bytes for n_bytes, _ in self._sums.values())
+        return min(max(n_bytes / n_tokens, _RATIO_MIN), _RATIO_MAX) if n_tokens else _RATIO_START
 
     def learn(self, model: str, dialect: str, *, prompt_bytes: int, prompt_tokens: int) -> None:
         """An engine counted ``prompt_tokens`` for a prompt of ``prompt_bytes`` canonical bytes."""
         if prompt_bytes <= 0 or prompt_tokens <= 0:
             return
-        seen = min(max(prompt_bytes / prompt_tokens, _RATIO_MIN), _RATIO_MAX)
         key = (model, dialect)
-        known = self._ratios.get(key)
-        if known is None and len(self._ratios) >= _KEYS_MAX:
-            del self._ratios[next(iter(self._ratios))]
-        self._ratios[key] = seen if known is None else known + _RATIO_WEIGHT * (seen - known)
+        sums = self._sums.get(key)
+        if sums is None and len(self._sums) >= _KEYS_MAX:
+            oldest = next(iter(self._sums))
+            del self._sums[oldest], self._ratios[oldest]
+        n_bytes, n_tokens = sums or (0.0, 0.0)
+        keep = _MEMORY_TOKENS / (_MEMORY_TOKENS + prompt_tokens)
+        n_bytes = n_bytes * keep + prompt_bytes
+        n_tokens = n_tokens * keep + prompt_tokens
+        self._sums[key] = n_bytes, n_tokens
+        self._ratios[key] = min(max(n_bytes / n_tokens, _RATIO_MIN), _RATIO_MAX)
 
 
 @dataclass(slots=True, frozen=True)

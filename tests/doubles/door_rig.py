@@ -94,6 +94,11 @@ class Rig:
         for replica in self.core.fleet.replicas():
             self.core.members.heard(replica.replica_id, Event.PROBE_OK, 0.0)
 
+    def lead_to(self, port: int) -> None:
+        """The first replica is now at another port."""
+        self.core.members.join(ReplicaSpec(replica_id="r0", host="127.0.0.1", port=port), 0.0)
+        self.ready()
+
     @property
     def inflight(self) -> int:
         """Requests the ledger still counts."""

@@ -279,7 +279,9 @@ async def test_a_drain_is_bounded(table: Mapping[str, Dialect]) -> None:
         await reached.wait()
         await rig.door.stop()
         await gone.wait()
-        assert (await rig.notes.wait_for(1)).outcome == "client-gone"
+        record = await rig.notes.wait_for(1)
+        assert (record.outcome, record.error_code) == ("failed", "shutting-down")
+        assert (await client.read()).headers["x-homeport-error"] == "shutting-down"
 
 
 async def test_a_fault_of_the_router_is_answered(

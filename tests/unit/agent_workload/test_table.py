@@ -11,7 +11,7 @@ from sim.live.fleet_client import Fleet, KnownSession, Replica, Totals, TtftSpre
 from sim.live.stack import Stack
 from sim.live.tally import Tally
 
-_STACK = Stack("http://127.0.0.1:30000", "http://127.0.0.1:30080", ("http://127.0.0.1:1",))
+_STACK = Stack("http://127.0.0.1:30000", "http://127.0.0.1:30080")
 _FLEET = Fleet(
     policy="home",
     replicas=[
