@@ -116,7 +116,9 @@ class BodyReader(Generic[BodyT]):
         self, headers: Headers, field: Callable[[str], msgspec.Raw], unnamed_key: str
     ) -> PromptFacts:
         """Facts without a prompt; ``unnamed_key`` is the session's key if it names none."""
-        identity = named_session(headers, field, session_header=self._session_header)
+        identity = named_session(
+            headers, field, opening=unnamed_key, session_header=self._session_header
+        )
         if identity is None:
             identity = Identity(unnamed_key, SessionSource.CHAIN)
         return PromptFacts(

@@ -50,9 +50,11 @@ _BODY_FIELDS: Final = (
     "previous_response_id",
     "session_id",
     "conversation_id",
-    "user",
 )
 """In order; of ``metadata`` only the session part of ``user_id`` counts."""
+
+_PERSON_FIELD: Final = "user"
+"""Last: it names who asks, and one person has several conversations at once."""
 
 _RESERVED: Final = ("chain:", "body:", "hash:")
 """Beginnings of keys made here; a client's id never begins so."""
@@ -73,11 +75,12 @@ def named_session(
     headers: Headers,
     field: Callable[[str], msgspec.Raw],
     *,
+    opening: str,
     session_header: bytes | None = None,
 ) -> Identity | None:
     """The session as the client names it, None if it names none.
 
-    ``field`` answers a top-level member of the body by its name, an empty one if it is absent.
+    ``opening`` tells a person's conversations apart where only the person is named. ``field`` answers a top-level member of the body by its name, an empty one if it is absent.
     Keys are printable, never empty, and at most 257 characters long.
     """
     found: dict[bytes, str] = {}
@@ -88,7 +91,8 @@ def named_session(
                 found[name] = key
     named = _from_headers(found, session_header) or _from_body(field)
     if named is None:
-        return None
+        person = _key_in(field(_PERSON_FIELD))
+        return Identity(f"{person}/{opening}", SessionSource.BODY, person) if person else None
     key, source = named
     agent = found.get(_AGENT_HEADER)
     if agent is not None and source is not SessionSource.CONFIGURED_HEADER:
@@ -112,15 +116,19 @@ def _from_headers(
 
 def _from_body(field: Callable[[str], msgspec.Raw]) -> tuple[str, SessionSource] | None:
     for name in _BODY_FIELDS:
-        raw = field(name)
-        if not raw or len(memoryview(raw)) > _FIELD_BYTES_MAX:
-            continue
-        value = _decoded(raw)
-        text = _session_of_metadata(value) if name == "metadata" else value
-        key = safe_key(text) if isinstance(text, str) else ""
+        key = _key_in(field(name), is_metadata=name == "metadata")
         if key:
             return key, SessionSource.BODY
     return None
+
+
+def _key_in(raw: msgspec.Raw, *, is_metadata: bool = False) -> str:
+    """The key a raw member holds, "" if it holds none."""
+    if not raw or len(memoryview(raw)) > _FIELD_BYTES_MAX:
+        return ""
+    value = _decoded(raw)
+    text = _session_of_metadata(value) if is_metadata else value
+    return safe_key(text) if isinstance(text, str) else ""
 
 
 def _decoded(data: msgspec.Raw | str) -> Any:  # noqa: ANN401  # JSON of a client's making

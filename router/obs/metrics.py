@@ -37,7 +37,7 @@ METRICS: Final[dict[str, str]] = {
     "homeport_retries_total": "requests sent to another replica before their first event",
     "homeport_decisions_total": "placed requests, by the policy's reason",
     "homeport_sessions_moved_total": "sessions that left a home which could still take them",
-    "homeport_sessions_rehomed_total": "sessions that lost their home (down, draining, full)",
+    "homeport_sessions_rehomed_total": "sessions that lost their home (gone, down, not ready, draining)",
     "homeport_prompt_tokens_total": "prompt tokens the engines reported",
     "homeport_cached_tokens_total": "of these, tokens they had cached",
     "homeport_predicted_cached_tokens_total": "cached tokens the router had predicted for the same",

@@ -84,13 +84,20 @@ def test_descent(headers: dict[str, str], key: str, parent: str | None) -> None:
         ({"previous_response_id": "r", "session_id": "s"}, "r"),
         ({"session_id": "s", "conversation_id": "c"}, "s"),
         ({"conversation_id": "c", "user": "u"}, "c"),
-        ({"user": "u"}, "u"),
-        ({"prompt_cache_key": "", "session_id": None, "user": "u"}, "u"),
     ],
 )
 def test_body_fields(body: dict[str, Any], key: str) -> None:
     found = facts(**body)
     assert (found.session_key, found.session_source) == (key, SessionSource.BODY)
+
+
+def test_a_person_has_several_conversations() -> None:
+    one = facts(prompt_cache_key="", session_id=None, user="u")
+    other = facts(user="u", messages=[{"role": "user", "content": "Another task"}])
+    grown = facts(user="u", messages=[HELLO, {"role": "assistant", "content": "Yes?"}])
+    assert one.session_key.startswith("u/chain:")
+    assert (one.session_source, one.parent_key) == (SessionSource.BODY, "u")
+    assert grown.session_key == one.session_key != other.session_key
 
 
 @pytest.mark.parametrize(
