@@ -243,7 +243,7 @@ class Fleet:
         everyone = self._everyone()
         home = None if home_id is None else self._replicas.get(home_id)
         if home is not None and home.state is State.SUSPECT and home not in everyone.candidates:
-            everyone = View([*everyone.candidates, home])
+            everyone = View(sorted([*everyone.candidates, home], key=lambda r: r.replica_id))
         if not tried and not self._has_limits:
             return everyone
         return View([r for r in everyone.candidates if not r.is_full and r.replica_id not in tried])
