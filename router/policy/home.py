@@ -53,8 +53,8 @@ class HomeParameters:
     """
 
     thick_inflight: int = 4
-    move_factor: float = 2.0
-    move_margin_s: float = 1.0
+    move_factor: float = 3.0
+    move_margin_s: float = 2.0
     move_age_s_min: float = 30.0
     branch_margin_s: float = 0.25
     branch_tokens_min: int = 2_048
