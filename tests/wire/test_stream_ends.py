@@ -72,8 +72,8 @@ async def test_a_cut_stream_ends_with_an_error_event(
         record = await rig.notes.wait_for(1)
         assert (record.outcome, record.error_code, record.n_tries) == ("failed", "stream-cut", 1)
         assert other.calls == []
-        # The client was told that it may go on: its next request is answered, elsewhere.
-        await client.send(post(chat()))
+        # The client was told that it may go on: its next session is answered, elsewhere.
+        await client.send(post(chat(text="another task")))
         assert b"x-homeport-replica: r1" in await client.read_until(END)
 
 
