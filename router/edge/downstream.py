@@ -18,7 +18,7 @@ from router.edge.answers import error_fields, passed_through, request_id
 from router.edge.exchange import Exchange
 from router.edge.intake import Intake
 from router.edge.relay import Relay
-from router.edge.routes import nearest, own_answer, route
+from router.edge.routes import allowed, nearest, own_answer, route
 from router.errors import ClientError, Refused, RouterError
 from router.framing.events import FramingError, RequestHead
 from router.framing.requests import RequestParser
@@ -303,7 +303,7 @@ class ClientConnection(asyncio.Protocol):
         door.observer.turned_away(
             code=error.code, dialect=dialect.name if is_known else "", target=path
         )
-        fields = error_fields(error, self._request_id or door.new_id())
+        fields = error_fields(error, self._request_id or door.new_id()) + allowed(error, found)
         relay.whole(fields, dialect.error_body(error), keep_alive=keep_alive)
 
     def _refuse(self, error: RouterError) -> None:

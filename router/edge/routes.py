@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from router.core import RouterCore
     from router.dialect.base import Dialect
     from router.edge.limits import EdgeLimits
+    from router.errors import RouterError
     from router.framing.events import RequestHead
 
 _DEFAULT_PATH: Final = "/v1/chat/completions"
@@ -58,6 +59,13 @@ def route(head: RequestHead, dialects: Mapping[str, Dialect], limits: EdgeLimits
     else:
         error = _content_fault(head)
     return Route(path, dialect, is_generation=True, error=error)
+
+
+def allowed(error: RouterError, found: Route | None) -> bytes:
+    """The header line that a wrong method is owed (RFC 9110, 15.5.6); nothing for other errors."""
+    if error.code != "method-not-allowed" or found is None:
+        return b""
+    return b"allow: POST\r\n" if found.is_generation else b"allow: GET, HEAD\r\n"
 
 
 def nearest(path: str, dialects: Mapping[str, Dialect]) -> Dialect:

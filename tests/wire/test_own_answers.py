@@ -227,6 +227,14 @@ async def test_connections_are_bounded(table: Mapping[str, Dialect]) -> None:
         assert (await first.read()).status == 503
 
 
+async def test_a_wrong_method_is_told_the_right_one(table: Mapping[str, Dialect]) -> None:
+    async with front_door(1, dialects=table) as rig, client_of(rig.port) as client:
+        await client.send(get(CHAT))
+        assert (await client.read()).headers["allow"] == "POST"
+        await client.send(get("/v1/models", "PUT"))
+        assert (await client.read()).headers["allow"] == "GET, HEAD"
+
+
 async def test_a_drain_lets_answers_end(table: Mapping[str, Dialect]) -> None:
     reached, go_on = asyncio.Event(), asyncio.Event()
 
