@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sim.live.tally import Summary
 
 _MEGA: Final = 1_000_000
+_KEY_CHARS: Final = 24
 _KILO: Final = 1_000
 _STATE_STYLES: Final = {"ready": "green", "starting": "yellow", "suspect": "yellow"}
 
@@ -109,13 +110,18 @@ def _session_table(sessions: list[KnownSession]) -> Table:
         table.add_column(name, justify="right")
     for session in sessions:
         table.add_row(
-            session.key[:24],
+            shortened(session.key),
             session.home or "-",
             str(session.requests),
             _tokens(session.prompt_tokens),
             f"{session.age_s:.0f} s",
         )
     return table
+
+
+def shortened(key: str) -> str:
+    """A key's two ends: sub-agents share the beginning and differ at the end."""
+    return key if len(key) <= _KEY_CHARS else f"{key[:11]}...{key[-10:]}"
 
 
 def _tokens(count: int | None) -> str:

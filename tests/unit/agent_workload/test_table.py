@@ -61,3 +61,11 @@ def test_before_the_first_answer_there_are_dashes() -> None:
     picture = _picture(has_load=True)
     assert "hit ratio - of - possible, TTFT p50 - p99 -" in table.fleet_line(picture)
     assert "127.0.0.1:2=down/0/0" in table.plain_line(picture)
+
+
+def test_sub_agents_can_be_told_apart() -> None:
+    parent = "6289c00d-12a6-45c1-89a2-0d5c7d4c2b11"
+    one, two = (table.shortened(f"{parent}/agent-{n}-abcdef{n}") for n in (1, 2))
+    assert one != two
+    assert len(one) == 24
+    assert table.shortened("ses_1") == "ses_1"
