@@ -161,6 +161,7 @@ def test_metrics_speak_of_what_happened(
         (b'{"url": "http://a:1", "lease_s": 0}', "$.lease_s"),
         (b'{"url": "http://a:1", "capacity_tokens": -1}', "$.capacity_tokens"),
         (b'{"url": "http://a:1", "id": "a b"}', "$.id"),
+        (b'{"url": "http://a b:1"}', "not of the form http://HOST:PORT"),
         (b'{"url": "http://a:99999"}', "not of the form http://HOST:PORT"),
     ],
 )
@@ -183,6 +184,7 @@ def test_other_mistakes_are_answered_in_the_same_shape(admin: httpx2.Client) -> 
         ("DELETE", "/replicas/none", 404, "unknown-replica"),
         ("GET", "/sessions?limit=0", 400, "bad-request"),
         ("GET", "/sessions?limit=x", 400, "bad-request"),
+        ("GET", "/sessions?limit=" + "9" * 5_000, 400, "bad-request"),
     ]:
         answer = admin.request(method, path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import os
+import resource
 import tracemalloc
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from router.clock import ManualClock
 from router.edge.limits import EdgeLimits
+from router.state.health import State
 from tests.doubles.door_rig import front_door
 from tests.doubles.raw_client import RawClient, chat, client_of, post
 from tests.doubles.scripted_replica import END, STREAM_HEAD, Call, ScriptedReplica, chunk, events
 from tests.doubles.scripted_replica import stream as streamed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from router.dialect.base import Dialect
 
@@ -272,3 +277,37 @@ async def test_an_http_1_0_client_that_leaves_is_noticed(table: Mapping[str, Dia
         client.writer.close()
         await gone.wait()
         assert (await rig.notes.wait_for(1)).outcome == "client-gone"
+
+
+async def test_running_out_of_files_is_no_replicas_fault(table: Mapping[str, Dialect]) -> None:
+    async with (
+        ScriptedReplica(good) as replica,
+        front_door(replica.port, dialects=table) as rig,
+        client_of(rig.port) as client,
+    ):
+        with no_more_files():
+            await client.send(post(chat()))
+            answer = await client.read()
+        assert (answer.status, answer.headers["x-homeport-error"]) == (503, "saturated")
+        assert int(answer.headers["retry-after"]) >= 1
+        assert rig.core.fleet.get("r0").state is State.READY  # type: ignore[union-attr]
+        await client.send(post(chat()))
+        assert (await client.read()).status == 200
+
+
+@contextlib.contextmanager
+def no_more_files() -> Iterator[None]:
+    """Nothing can be opened in the block: the limit is lowered and what is below it filled up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+    fillers: list[int] = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                fillers.append(os.dup(0))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for filler in fillers:
+            os.close(filler)

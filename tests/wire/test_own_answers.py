@@ -141,6 +141,8 @@ async def test_health_and_models(table: Mapping[str, Dialect]) -> None:
         assert listed["object"] == "list"
         assert [one["id"] for one in listed["data"]] == ["a", "m/x"]
         assert json.loads(model.body) == listed["data"][1]
+        await client.send(get("/v1/models/m%2Fx"))  # as the OpenAI client writes it
+        assert json.loads((await client.read()).body) == listed["data"][1]
         await client.send(get("/v1/models/none"))
         assert (await client.read()).status == 404
         await client.send(get("/health", "HEAD"))

@@ -157,3 +157,18 @@ def test_keys_are_bounded_printable_and_never_look_like_our_own() -> None:
     assert safe_key(" \t") == ""
     assert facts({"x-session-id": imitation}).session_key != imitation
     assert facts({"x-session-id": "caf\xe9"}).session_key == "caf\xe9"
+
+
+@pytest.mark.parametrize("messages", [[HELLO], None])
+def test_a_models_name_is_kept_short_and_printable(messages: object) -> None:
+    """It is kept and logged, readable body or not."""
+    for name in ("m" * 1_000_000, "m\nx=1"):
+        found = facts(model=name, messages=messages)
+        assert found.model.isprintable()
+        assert 0 < len(found.model) <= KEY_LENGTH_MAX
+    assert facts(model="moonshotai/Kimi-K2.6").model == "moonshotai/Kimi-K2.6"
+
+
+def test_a_limit_that_is_null_does_not_hide_the_other() -> None:
+    assert facts(max_completion_tokens=None, max_tokens=7).output_tokens_max == 7
+    assert facts(max_completion_tokens=5, max_tokens=7).output_tokens_max == 5

@@ -72,3 +72,20 @@ def test_data_of_an_event(event: bytes, data: bytes | None) -> None:
 def test_writing_an_event() -> None:
     assert data_event(b"{}") == b"data: {}\n\n"
     assert data_event(b"{}", name="error") == b"event: error\ndata: {}\n\n"
+
+
+def test_empty_lines_in_a_row_are_cut_alike_wherever_the_reads_were_cut() -> None:
+    whole = b"data: a\n\n\n\n\ndata: b\n\n\n\n"
+
+    def events(*reads: bytes) -> list[bytes]:
+        splitter = EventSplitter()
+        found = []
+        for read in reads:
+            _, block = splitter.feed(read)
+            found += split_events(block) if block else []
+        return found
+
+    expected = events(whole)
+    assert expected[0] == b"data: a\n\n"
+    for cut in range(1, len(whole)):
+        assert events(whole[:cut], whole[cut:]) == expected

@@ -76,3 +76,12 @@ def test_the_ratio_is_learned_by_model_and_dialect_and_stays_in_bounds() -> None
     assert ratio.bytes_per_token("odd", "chat") == 32.0
     ratio.learn("none", "chat", prompt_bytes=0, prompt_tokens=5)
     assert ratio.bytes_per_token("none", "chat") == 4.0
+
+
+def test_tiny_prompts_do_not_spoil_the_ratio() -> None:
+    """In a title request most tokens are the template's, which no canonical byte stands for."""
+    ratio = TokenRatio()
+    ratio.learn("kimi", "chat", prompt_bytes=240_000, prompt_tokens=60_000)
+    for _ in range(200):
+        ratio.learn("kimi", "chat", prompt_bytes=30, prompt_tokens=22)
+    assert abs(ratio.bytes_per_token("kimi", "chat") - 4.0) < 0.3

@@ -131,3 +131,10 @@ def test_a_cold_prompt_goes_where_the_fewest_wait_behind_it() -> None:
 def test_the_ranking_names_fallbacks_by_backlog() -> None:
     loads = {1: _backlog(9.0), 2: _backlog(1.0)}
     assert Case(loads=loads).rank().ranked == ("r0", "r2", "r1")
+
+
+def test_running_answers_weigh_more_than_queued_ones_for_a_cold_prompt() -> None:
+    loads = {0: Load(inflight=1, decoding=1), 1: Load(inflight=2)}
+    new = Case(n=2, loads=loads).rank(home_id=None, cached_tokens={})
+    assert new.ranked[0] == "r1"
+    assert new.prices["r0"].interference_s > new.prices["r0"].prefill_s

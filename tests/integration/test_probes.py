@@ -1,0 +1,118 @@
+"""Probes against replicas that answer oddly: they go on asking, and believe nothing absurd."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+from router.clock import now_s
+from router.control.probes import Probes
+from router.core import RouterCore
+from router.policy import registry
+from router.state.fleet import ReplicaSpec
+from router.state.health import State
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from router.state.fleet import Replica
+
+
+class OddReplica:
+    """Answers what the test says; ``asked`` is set by each request for its load."""
+
+    def __init__(self) -> None:
+        self.ready_status = 200
+        self.loads = b"{}"
+        self.asked = asyncio.Event()
+
+    async def ready(self, _: web.Request) -> web.Response:
+        if self.ready_status == 302:
+            raise web.HTTPFound("/elsewhere")
+        return web.Response(status=self.ready_status)
+
+    async def load(self, _: web.Request) -> web.Response:
+        self.asked.set()
+        return web.Response(body=self.loads, content_type="application/json")
+
+    async def elsewhere(self, _: web.Request) -> web.Response:
+        return web.Response()
+
+
+@contextlib.asynccontextmanager
+async def probed(odd: OddReplica) -> AsyncIterator[Replica]:
+    """The replica as a router that probes it all the time believes it to be."""
+    app = web.Application()
+    app.router.add_get("/ready", odd.ready)
+    app.router.add_get("/elsewhere", odd.elsewhere)
+    app.router.add_get("/v1/loads", odd.load)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    core = RouterCore(registry.make("home"), random.Random(1))
+    replica = core.members.join(ReplicaSpec("r", "127.0.0.1", runner.addresses[0][1]), now_s())
+    probes = Probes(core, interval_s=0.02, now_s=now_s, dice=random.Random(1))
+    try:
+        await probes.start()
+        async with asyncio.timeout(20):
+            yield replica
+    finally:
+        await probes.stop()
+        await runner.cleanup()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Another task makes it true."""
+    while not holds():  # noqa: ASYNC110  (the probes have no event to wait on)
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    "loads",
+    [
+        b"[" * 5_000,
+        b"not json",
+        b'{"loads": 7}',
+        b'{"loads": [1, null]}',
+        b'{"loads": [{"num_running_reqs": 1e400}]}',
+        b'{"loads": [{"num_running_reqs": "many", "num_waiting_reqs": true}]}',
+        b"\xff\xfe",
+        b'{"x": "' + b"y" * 2_000_000 + b'"}',
+    ],
+    ids=lambda body: repr(body[:24]),
+)
+async def test_an_odd_load_report_neither_ends_the_probing_nor_counts(loads: bytes) -> None:
+    odd = OddReplica()
+    odd.loads = loads
+    async with probed(odd) as replica:
+        odd.asked.clear()
+        await odd.asked.wait()
+        assert replica.state is State.READY
+        assert replica.inflight == 0
+        odd.ready_status = 503
+        await until(lambda: replica.state is State.NOT_READY)
+        odd.ready_status = 200
+        await until(lambda: replica.state is State.READY)
+
+
+async def test_an_absurd_count_is_bounded() -> None:
+    odd = OddReplica()
+    odd.loads = b'{"loads": [{"num_running_reqs": 1e300}]}'
+    async with probed(odd) as replica:
+        await until(lambda: replica.inflight > 0)
+        assert replica.inflight == 10**12
+
+
+async def test_a_redirect_is_no_readiness() -> None:
+    odd = OddReplica()
+    odd.ready_status = 302
+    async with probed(odd) as replica:
+        # The first round is over once the probes have started.
+        assert replica.state is State.STARTING
+        odd.ready_status = 200
+        await until(lambda: replica.state is State.READY)
