@@ -5,8 +5,12 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 PY := .venv/bin/python
 ENV := .venv/.made
+# Real SGLang has an environment and a lock of its own; its wheels are for this Python only.
+ENGINE_PYTHON ?= python3.11
+ENGINE_PY := .venv-engine/bin/python
+ENGINE := .venv-engine/.made
 
-.PHONY: demo test check format bench lock clean
+.PHONY: demo test test-engine check format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -20,11 +24,26 @@ $(ENV): pyproject.toml requirements/dev.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(ENV)
 
+$(ENGINE): requirements/engine.txt requirements/engine-torch.txt
+	@"$(ENGINE_PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || \
+		{ echo "real SGLang needs Python 3.11; $(ENGINE_PYTHON) is not that (set ENGINE_PYTHON=...)" >&2; exit 1; }
+	@echo "making .venv-engine with $(ENGINE_PYTHON): SGLang on the CPU, 2.8 GB ..." >&2
+	@"$(ENGINE_PYTHON)" -m venv .venv-engine
+	@$(ENGINE_PY) -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/engine-torch.txt \
+		>.venv-engine/torch.log 2>&1 || { echo "pip cannot install $$(grep '^torch==' requirements/engine-torch.txt)" \
+		"(Python 3.11, Linux x86-64): set PIP_FIND_LINKS to a folder with that wheel, or PIP_EXTRA_INDEX_URL to an" \
+		"index of PyTorch's CPU wheels; pip's words are in .venv-engine/torch.log" >&2; exit 1; }
+	@$(ENGINE_PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/engine.txt
+	@touch $(ENGINE)
+
 demo: $(ENV) ## router, three emulated replicas and a synthetic agent load on this machine
 	@$(PY) -m router.cli demo $(ARGS)
 
 test: $(ENV) ## every test but the slow sets
 	$(PY) -m pytest
+
+test-engine: $(ENV) $(ENGINE) ## the suites that need real SGLang, on this CPU with a tiny model
+	$(PY) -m pytest -m engine --timeout 300 $(ARGS)
 
 check: $(ENV) ## format, lint, types, import contracts
 	$(PY) -m ruff format --check .
@@ -43,6 +62,7 @@ lock: $(ENV) ## resolve the locked, hashed requirement files anew
 	$(PY) -m pip install --quiet uv
 	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml -o requirements/serve.txt
 	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml --group dev -o requirements/dev.txt
+	$(PY) -m uv pip compile --quiet --no-deps --python-version 3.11 --python-platform x86_64-manylinux_2_34 --generate-hashes --no-header --no-annotate requirements/engine.in -o requirements/engine.txt
 
-clean: ## remove .venv and caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## remove both environments and caches
+	rm -rf .venv .venv-engine .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from blockbuster import blockbuster_ctx
 
+from tests.doubles.engines import ALL, Member, read_kept, running_engines
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "use the real replicas that `python -m tests.doubles.engines FILE` keeps"
+    parser.addoption("--engines", type=Path, metavar="FILE", help=text)
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +31,16 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def _unblocked_router() -> Iterator[None]:
     with blockbuster_ctx("router"):
         yield
+
+
+@pytest.fixture(scope="session")
+def engines(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[dict[str, Member]]:
+    """Real replicas by the name of their role, for the whole run: they take a minute to start."""
+    kept: Path | None = pytestconfig.getoption("--engines")
+    if kept is not None:
+        yield read_kept(kept)
+        return
+    with running_engines(ALL, tmp_path_factory.mktemp("engines")) as engines:
+        yield {engine.role.name: engine.member for engine in engines}

@@ -1,0 +1,20 @@
+"""Become ``sglang serve`` that dies with the process that started it, whatever kills that one.
+
+SGLang's own children follow it. Run by the engine's environment: ``python run_replica.py FLAG ...``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h; kept across exec
+
+if __name__ == "__main__":
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    serve = Path(sys.executable).with_name("sglang")
+    os.execv(serve, [str(serve), "serve", *sys.argv[1:]])
