@@ -41,6 +41,9 @@ CONTEXT_TOKENS: Final = 131_072
 API_KEY: Final = "key-of-the-fleet"
 ADMIN_KEY: Final = "key-of-the-operator"
 
+HEALTH_TIMEOUT_S: Final = 4
+"""Until a health check of a hung engine fails, in whole seconds."""
+
 READY_S_MAX: Final = 240.0
 END_S_MAX: Final = 30.0
 _POLL_S: Final = 0.25
@@ -119,6 +122,7 @@ def _emulated(role: Role, *, time_scale: float) -> Running:
     words += ["--capacity-tokens", str(role.capacity_tokens)]
     words += ["--max-running-requests", str(role.max_running)]
     words += ["--context-tokens", str(CONTEXT_TOKENS)]
+    words += ["--health-timeout", str(HEALTH_TIMEOUT_S)]
     if role.max_queued is not None:
         words += ["--max-queued-requests", str(role.max_queued)]
     if role.api_key is not None:
@@ -149,7 +153,11 @@ def emulated(roles: Iterable[Role], *, time_scale: float = 1.0) -> Iterator[dict
 
 def tiny_model() -> Path:
     """The folder of the model, made where it is missing or was made by other code."""
-    sources = (SCRIPTS / "tiny_model.py", SCRIPTS / "template.jinja")
+    sources = (
+        SCRIPTS / "tiny_model.py",
+        SCRIPTS / "template.jinja",
+        ROOT / "sim" / "workload" / "text.py",
+    )
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     folder = PYTHON.parents[1] / f"model-{digest[:12]}"
     if not folder.exists():
@@ -175,6 +183,7 @@ def _environment() -> dict[str, str]:
         "SGLANG_USE_CPU_ENGINE": "1",
         # A client that leaves while its request waits is noticed within this many seconds.
         "SGLANG_REQUEST_STATE_WAIT_TIMEOUT": "1",
+        "SGLANG_HEALTH_CHECK_TIMEOUT": str(HEALTH_TIMEOUT_S),
     }
 
 
@@ -199,7 +208,7 @@ class Engine:
     def _start(self) -> subprocess.Popen[bytes]:
         with self.log.open("wb") as log:
             return subprocess.Popen(
-                [str(PYTHON), str(SCRIPTS / "run_replica.py"), *self._flags()],
+                [str(PYTHON), str(SCRIPTS / "run_replica.py"), str(os.getpid()), *self._flags()],
                 env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -278,25 +287,31 @@ class Engine:
             self.process.wait(END_S_MAX)
         self.signal(signal.SIGKILL)
         self.process.wait(END_S_MAX)
-        until_s = time.monotonic() + END_S_MAX
-        while self.group() and time.monotonic() < until_s:
-            time.sleep(_POLL_S)
-        assert not self.group(), f"processes of replica {self.role.name} are left: {self.group()}"
-
-    def group(self) -> list[int]:
-        """The living processes of its group."""
-        return [
-            pid for pid, group, state in _processes() if group == self.process.pid and state != "Z"
-        ]
+        assert is_gone(self.process.pid), f"processes of replica {self.role.name} are left"
 
 
-def _processes() -> Iterator[tuple[int, int, str]]:
-    """Every process here: its id, its group and its state's letter."""
+def is_gone(group: int, *, within_s: float = END_S_MAX) -> bool:
+    """Whether no process of a group lives, waiting a while for the last ones."""
+    until_s = time.monotonic() + within_s
+    while is_living(group):
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def is_living(group: int) -> bool:
+    """Whether a process of this group is more than a remembered exit code."""
+    return any(its_group == group and state != "Z" for its_group, state in _processes())
+
+
+def _processes() -> Iterator[tuple[int, str]]:
+    """The group and the state's letter of every process here."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             # The name in brackets may hold anything; the state and the parent come behind it.
             behind = path.read_text().rpartition(")")[2].split()
-            yield int(path.parent.name), int(behind[2]), behind[0]
+            yield int(behind[2]), behind[0]
 
 
 @contextmanager

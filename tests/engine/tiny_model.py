@@ -1,21 +1,31 @@
 """Write the model that the real replicas of the tests serve: random weights, its own tokenizer.
 
-A Llama of two layers and 0.4 M parameters with a byte-level vocabulary and a chat template in Kimi's
-order. Needs no network. Run by the engine's environment: ``python tiny_model.py FOLDER``.
+A Llama of two layers and 2.5 M parameters with a byte-level vocabulary, two to three bytes a token
+on what synthetic agents say, and a chat template in Kimi's order. Needs no
+network. Run by the engine's environment: ``python tiny_model.py FOLDER``.
 """
 
 from __future__ import annotations
 
+import json
+import random
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+sys.path.append(str(Path(__file__).parents[2]))
+
+from sim.workload.text import Prose
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 CONTEXT_TOKENS: Final = 131_072
-VOCABULARY: Final = 1_024
+VOCABULARY: Final = 8_192
 START, STOP, PAD = "<|bos|>", "<|eos|>", "<|pad|>"
 MARKERS: Final = (
     START,
@@ -34,14 +44,24 @@ MARKERS: Final = (
     "<think>",
     "</think>",
 )
-TEXTS: Final = (
-    "the module reads its input once and keeps no copy of it, so a caller may change the buffer",
-    "every test covers one case of the table below with its expected result and its reason",
-    "system user assistant tool function description parameters properties required string object",
-    '{"type":"function","function":{"name":"read_file","parameters":{"path":{"type":"string"}}}}',
-    "def main() -> None:\n    for line in open(path):\n        print(line.strip())\n    return None\n",
-    "src/router/state/index.py tests/unit/test_index.py 0 1 2 3 4 5 6 7 8 9 10 11 12 100 1000",
-)
+ENGLISH: Final = """\
+The module reads its input once and keeps no copy of it, so a caller may change the buffer after the
+call returns. Every test covers one case of the table below with its expected result. You are an agent
+that edits code: keep the change small, say what was run, and read the file before you write to it.
+Rule 1: the system prompt names the tools, their description, parameters and required properties.
+"""
+
+
+def texts() -> Iterator[str]:
+    """What the vocabulary is learned from: English, and what synthetic agents are made to say."""
+    rng = random.Random(0)
+    for n in range(200):
+        prose = Prose(rng)  # with words of its own each time
+        yield ENGLISH
+        yield prose.text(rng, 2_000)
+        tool = prose.tool(rng, f"tool_{n}", 100)
+        function = {"name": tool.name, "description": tool.description, "parameters": tool.schema()}
+        yield json.dumps({"type": "function", "function": function}, separators=(",", ":"))
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -54,7 +74,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
         special_tokens=list(MARKERS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
-    learned.train_from_iterator(TEXTS * 20, trainer)
+    learned.train_from_iterator(texts(), trainer)
     made = PreTrainedTokenizerFast(
         tokenizer_object=learned,
         bos_token=START,
