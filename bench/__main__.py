@@ -70,11 +70,12 @@ def _facts(words: Sequence[str]) -> int:
     parser.add_argument("--iterations", type=_count, default=2_000)
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--profile", action="store_true", help="show where the time goes instead")
+    parser.add_argument("--record", action="store_true", help="with a core that is recorded")
     options = parser.parse_args(words)
     if options.profile:
         facts.profile(options.iterations)
         return 0
-    run = facts.measure(options.iterations)
+    run = facts.measure(options.iterations, is_recorded=options.record)
     if options.json:
         relay.save(run, options.json)
     _print(tables.machine_lines(run.machine), [tables.facts_sheet(run)])

@@ -1,7 +1,8 @@
 """What a decision costs: facts, chain, choice and book-keeping of one large request.
 
 Drives the dialects and the core without any I/O. Sessions grow: all messages but the newest two
-are known to the memo (three in the messages dialect, where the cache mark moves on).
+are known to the memo (three in the messages dialect, where the cache mark moves on). A core that is
+recorded frames its records, as the loop's thread does; packing them is another thread's.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from router.core import RouterCore
 from router.dialect import DialectOptions, dialects
 from router.dialect.base import Usage
 from router.policy import registry
+from router.recording.codec import framed
+from router.recording.recorded_core import RecordedCore
+from router.recording.seal import Seal
 from router.state.fleet import ReplicaSpec
 from router.state.health import Event
 from router.state.history import Outcome
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
     from router.core import Ticket
     from router.dialect.base import Dialect, Headers
+    from router.recording.records import Record
 
 BUDGET_US: Final = 500.0
 """Facts, chain and decision of a 450 KB body."""
@@ -79,14 +84,36 @@ class FactsRun(msgspec.Struct, tag="facts", tag_field="kind"):
     n_messages: int
     phases: list[str]
     rows: list[FactsRow]
+    is_recorded: bool = False
+
+
+class Frames:
+    """A journal that frames records and drops them."""
+
+    is_open = True
+
+    def write(self, record: Record) -> None:
+        """Frame one record."""
+        framed(record)
+
+    def stop(self, reason: str) -> None:
+        """Nothing here is too large to be recorded."""
+        raise AssertionError(reason)
+
+
+def _core(*, is_recorded: bool) -> RouterCore:
+    policy, dice = registry.make("home"), random.Random(1)
+    if is_recorded:
+        return RecordedCore(policy, dice, seal=Seal(b"bench"), journal=Frames())
+    return RouterCore(policy, dice)
 
 
 class Drill:
     """One dialect and one core with a busy fleet, fed with growing sessions."""
 
-    def __init__(self, name: str, n_replicas: int) -> None:
+    def __init__(self, name: str, n_replicas: int, *, is_recorded: bool = False) -> None:
         self._dialect: Dialect = dialects(DialectOptions())[_PATHS[name]]
-        self._core = RouterCore(registry.make("home"), random.Random(1))
+        self._core = _core(is_recorded=is_recorded)
         self._now_s = 1_000.0
         for number in range(n_replicas):
             replica_id = f"10.0.0.{number}:30000"
@@ -165,8 +192,8 @@ class Drill:
         return tuple(after - before for before, after in pairwise(marks))
 
 
-def _row(name: str, n_replicas: int, iterations: int) -> tuple[FactsRow, int]:
-    drill = Drill(name, n_replicas)
+def _row(name: str, n_replicas: int, iterations: int, *, is_recorded: bool) -> tuple[FactsRow, int]:
+    drill = Drill(name, n_replicas, is_recorded=is_recorded)
     source = drill.requests()
     for _ in range(max(_warm_requests(n_replicas), int(iterations * _WARM_SHARE))):
         drill.once(*next(source))
@@ -196,12 +223,12 @@ def _warm_requests(n_replicas: int) -> int:
     return _SESSIONS_A_REPLICA * n_replicas * _N_TURNS
 
 
-def measure(iterations: int) -> FactsRun:
-    """Measure both dialects before each fleet."""
+def measure(iterations: int, *, is_recorded: bool = False) -> FactsRun:
+    """Measure both dialects before each fleet, with a core that is recorded or a plain one."""
     rows, sizes = [], []
     for name in _PATHS:
         for n_replicas in _FLEETS:
-            row, size = _row(name, n_replicas, iterations)
+            row, size = _row(name, n_replicas, iterations, is_recorded=is_recorded)
             rows.append(row)
             sizes.append(size)
     return FactsRun(
@@ -212,6 +239,7 @@ def measure(iterations: int) -> FactsRun:
         n_messages=2 * (_N_BASE + _N_TURNS // 2) + 2,
         phases=list(PHASES),
         rows=rows,
+        is_recorded=is_recorded,
     )
 
 

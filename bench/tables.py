@@ -143,8 +143,9 @@ def facts_sheet(run: FactsRun) -> Sheet:
         ]
         for row in run.rows
     ]
+    recorded = ", recorded" if run.is_recorded else ""
     return Sheet(
-        f"CPU us per request, median of {run.iterations}; body {run.body_bytes:,} B, "
+        f"CPU us per request{recorded}, median of {run.iterations}; body {run.body_bytes:,} B, "
         f"{run.n_messages} messages, 20 tools; budget of read + arrive {run.budget_us:.0f} us",
         ("", *run.phases, "read + arrive p50 / p99", "all p50 / p99"),
         rows,

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
 _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 _GROUP: Final = "homeport.commands"
+_CHUNK_BYTES: Final = 64 << 10
+_DIFFERENCES: Final = 5
 _SUMMARIES: Final = {
     "serve": "run the front door",
     "check": "print the resolved settings, each with its source",
+    "replay": "tell a recording to a fresh core and compare what it decides",
     "emulate": "run emulated SGLang replicas",
     "demo": "router, emulated replicas and an agent load on this machine",
 }
@@ -119,10 +122,10 @@ def _command(run: Callable[[Resolved], None]) -> Callable[..., None]:
     return command
 
 
-def _run(name: str, run: Callable[[Resolved], None], arguments: Sequence[str]) -> int:
+def _run(name: str, command: Callable[..., None], arguments: Sequence[str]) -> int:
     """Run one command; a mistake is one line and exit code 2."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(_command(run))
+    app.command()(command)
     try:
         code = app(list(arguments), prog_name=f"homeport {name}", standalone_mode=False)
     except typer.Exit as left:
@@ -145,6 +148,7 @@ def serve(arguments: Sequence[str]) -> int:
         """
         from router import wiring
         from router.edge.server import run as run_loop
+        from router.errors import ConfigError
 
         settings = resolved.settings
 
@@ -157,6 +161,9 @@ def serve(arguments: Sequence[str]) -> int:
 
         try:
             run_loop(wiring.serve(settings, announce))
+        except ConfigError as failure:
+            print(f"homeport: {failure}", file=sys.stderr)
+            raise typer.Exit(2) from None
         except OSError as failure:
             print(
                 f"homeport serve: cannot listen on {settings.host}:{settings.port} or "
@@ -165,7 +172,7 @@ def serve(arguments: Sequence[str]) -> int:
             )
             raise typer.Exit(1) from None
 
-    return _run("serve", run, arguments)
+    return _run("serve", _command(run), arguments)
 
 
 def check(arguments: Sequence[str]) -> int:
@@ -182,7 +189,41 @@ def check(arguments: Sequence[str]) -> int:
         for key, value, source in rows:
             print(f"{key:<{width}}  {value:<{value_width}}  {source}")
 
-    return _run("check", run, arguments)
+    return _run("check", _command(run), arguments)
+
+
+def replay(arguments: Sequence[str]) -> int:
+    """``homeport replay``: tell a recording to a fresh core and compare what it decides."""
+
+    def run(
+        file: Annotated[Path, typer.Argument(help="a file that `homeport serve --record` wrote")],
+        differences: Annotated[
+            int, typer.Option(help="how many differences to print", min=1)
+        ] = _DIFFERENCES,
+    ) -> None:
+        """Tell a recording to a fresh core and compare what it decides.
+
+        Exits with 0 if every decision is as it was recorded, with 1 and the first differences if
+        not, with 2 and one line if the file is no recording or is damaged.
+        """
+        from router.recording.errors import RecordingError
+        from router.recording.report import replayed
+
+        try:
+            with file.open("rb") as opened:
+                chunks = iter(lambda: opened.read(_CHUNK_BYTES), b"")
+                maker = f"homeport {version_of('homeport')}"
+                report = replayed(chunks, maker=maker, differences_max=differences)
+        except OSError as failure:
+            print(f"homeport replay: {file}: {failure.strerror or failure}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except RecordingError as failure:
+            print(f"homeport replay: {file}: {failure}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        print("\n".join(report.lines))
+        raise typer.Exit(1 if report.n_differences else 0)
+
+    return _run("replay", run, arguments)
 
 
 if __name__ == "__main__":

@@ -128,14 +128,15 @@ class RouterCore:
         self.fleet = Fleet(self.ledger, self.pins, inflight_max=self._p.inflight_max)
         self.index = PrefixIndex()
         self.ratio = TokenRatio()
-        self.members = Members(self.fleet, self.index, self.ratio, on_state)
+        self._members = Members(self.fleet, self.index, self.ratio, on_state)
+        self.members = self._members  # what others use; a core that is recorded puts its own here
         self.tails = Tails()
         self.history = History()
 
     def tick(self, now_s: float) -> list[str]:
         """Let time pass: pins age, leases end. Answers the replicas whose lease ran out."""
         self.pins.expire(now_s)
-        return self.members.expire(now_s)
+        return self._members.expire(now_s)
 
     @property
     def is_ready(self) -> bool:
@@ -222,7 +223,7 @@ class RouterCore:
         ticket.record.began_s = now_s
         self.ledger.began(ticket.entry)
         self.index.hold(ticket.replica_id, ticket.facts.chain, ticket.facts.ends_bytes)
-        self.members.heard(ticket.replica_id, Event.REQUEST_OK, now_s)
+        self._members.heard(ticket.replica_id, Event.REQUEST_OK, now_s)
 
     def finish(
         self,
@@ -357,9 +358,9 @@ class RouterCore:
             return
         replica.counters.failures += 1
         if isinstance(error, ConnectFailed) and error.code != "connect-timeout":
-            self.members.heard(replica_id, Event.CONNECT_FAILED, now_s)
+            self._members.heard(replica_id, Event.CONNECT_FAILED, now_s)
         elif not isinstance(error, UpstreamStatus):
-            self.members.heard(replica_id, Event.REQUEST_FAILED, now_s)
+            self._members.heard(replica_id, Event.REQUEST_FAILED, now_s)
 
     def _replica(self, replica_id: str) -> Replica:
         replica = self.fleet.get(replica_id)

@@ -19,6 +19,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SecretStr,
     ValidationError,
     model_validator,
 )
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "HOMEPORT_"
 _NESTED: Final = "__"
+_SECRET_LENGTH_MIN: Final = 16
+_SECRETS: Final = frozenset({"record_salt"})
 
 
 def _known_policy(name: str) -> str:
@@ -49,6 +52,12 @@ def _replica_url(url: str) -> str:
 def _list(value: object) -> object:
     """A list in the environment is separated by commas or blanks."""
     return value.replace(",", " ").split() if isinstance(value, str) else value
+
+
+def _long_enough(secret: SecretStr | None) -> SecretStr | None:
+    if secret is not None and len(secret.get_secret_value()) < _SECRET_LENGTH_MIN:
+        raise ValueError(f"must have at least {_SECRET_LENGTH_MIN} characters")
+    return secret
 
 
 def _number(value: object) -> object:
@@ -141,6 +150,22 @@ class Settings(BaseModel):
         default="info", description="least level that is logged"
     )
     access_log: bool = Field(default=True, description="one line a request")
+    record: str | None = Field(
+        default=None,
+        min_length=1,
+        description="a new file to record what is decided to, for `homeport replay`",
+    )
+    record_mib_max: Annotated[float, Number] = Field(
+        default=1024,
+        ge=1,
+        le=1_048_576,
+        allow_inf_nan=False,
+        description="where a recording ends, MiB",
+    )
+    record_salt: Annotated[SecretStr | None, AfterValidator(_long_enough)] = Field(
+        default=None,
+        description="secret that makes names in a recording unreadable; made anew at each start",
+    )
     limits: LimitSettings = Field(default_factory=LimitSettings)
 
     @model_validator(mode="after")
@@ -158,10 +183,12 @@ class Resolved:
     sources: dict[str, str]
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Key, value as JSON, source: one row a setting, in order of declaration."""
+        """Key, value as JSON (of a secret only that it is set), source: in order of declaration."""
         rows: list[tuple[str, str, str]] = []
         for key, value in _flat(self.settings.model_dump(mode="json")).items():
             text = msgspec.json.encode(value).decode()
+            if key in _SECRETS:
+                text = "not set" if value is None else "set"
             rows.append((key, text, self.sources.get(key, "default")))
         return rows
 
@@ -256,4 +283,5 @@ def _explain(failure: ValidationError, sources: Mapping[str, str]) -> str:
     if not key:
         return message
     message = message[:1].lower() + message[1:]
-    return f"{key} = {first['input']!r} (from {source}): {message}"
+    value = "(secret)" if key in _SECRETS else repr(first["input"])
+    return f"{key} = {value} (from {source}): {message}"

@@ -6,7 +6,10 @@ import asyncio
 import gc
 import logging
 import random
+import secrets
 import signal
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from router.clock import now_s
@@ -20,7 +23,12 @@ from router.edge.limits import EdgeLimits
 from router.edge.server import FrontDoor
 from router.obs.logs import Observer, configure, state_changed
 from router.obs.metrics import Counts, RouterMetrics
+from router.obs.recorder import Recorder
 from router.policy import registry
+from router.recording.chains import LINKS_MAX
+from router.recording.recorded_core import RecordedCore
+from router.recording.records import Header
+from router.recording.seal import Seal
 from router.state.fleet import ReplicaSpec, parse_url
 from router.tasks import spawn
 
@@ -32,6 +40,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("homeport.serve")
 _TICK_S: Final = 1.0
 _MIB: Final = 1024 * 1024
+_SEED_BITS: Final = 62
+_SALT_BYTES: Final = 32
 
 
 def edge_limits(settings: Settings) -> EdgeLimits:
@@ -65,18 +75,39 @@ def dialect_options(settings: Settings) -> DialectOptions:
     )
 
 
+def core_and_recorder(settings: Settings) -> tuple[RouterCore, Recorder | None]:
+    """The core; if it is recorded, with the recorder that has yet to be started."""
+    policy = registry.make(settings.policy)
+    parameters = CoreParameters(inflight_max=settings.max_inflight_per_replica)
+    seed = secrets.randbits(_SEED_BITS)
+    dice = random.Random(seed)  # noqa: S311  (placement, not secrets)
+    if settings.record is None:
+        return RouterCore(policy, dice, parameters, on_state=state_changed), None
+    header = Header(
+        maker=f"homeport {version('homeport')}",
+        policy=settings.policy,
+        seed=seed,
+        parameters=parameters,
+        links_max=LINKS_MAX,
+    )
+    bytes_max = int(settings.record_mib_max * _MIB)
+    recorder = Recorder(Path(settings.record), header, bytes_max=bytes_max)
+    salt = settings.record_salt
+    seal = Seal(
+        secrets.token_bytes(_SALT_BYTES) if salt is None else salt.get_secret_value().encode()
+    )
+    core = RecordedCore(
+        policy, dice, parameters, on_state=state_changed, seal=seal, journal=recorder
+    )
+    return core, recorder
+
+
 class Router:
     """One router: the core, its two servers and its daemons."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        dice = random.Random()  # noqa: S311  (placement, not secrets)
-        self.core = RouterCore(
-            registry.make(settings.policy),
-            dice,
-            CoreParameters(inflight_max=settings.max_inflight_per_replica),
-            on_state=state_changed,
-        )
+        self.core, self._recorder = core_and_recorder(settings)
         for url in settings.replica:
             address = parse_url(url)
             assert address is not None, "settings validate replica URLs"
@@ -90,11 +121,16 @@ class Router:
             observer=Observer(counts, access_log=settings.access_log),
             now_s=now_s,
         )
-        self.probes = Probes(self.core, interval_s=settings.probe_s, now_s=now_s, dice=dice)
+        self.probes = Probes(
+            self.core,
+            interval_s=settings.probe_s,
+            now_s=now_s,
+            dice=random.Random(),  # noqa: S311  (jitter; the core's dice are its own)
+        )
         self.api = ControlApi(
             self.core,
             policy=settings.policy,
-            metrics=RouterMetrics(self.core, counts),
+            metrics=RouterMetrics(self.core, counts, self._recorder),
             now_s=now_s,
             is_ready=lambda: self.core.is_ready and not self.door.is_draining,
             on_membership=self.probes.follow_membership,
@@ -106,8 +142,11 @@ class Router:
 
         Raises:
             OSError: one of the addresses cannot be listened on; nothing is left running.
+            ConfigError: the recording's file cannot be made; likewise.
         """
         try:
+            if self._recorder is not None:
+                await asyncio.to_thread(self._recorder.start)
             await self.probes.start()
             admin_port = await self.api.start(self._settings.admin_host, self._settings.admin_port)
             port = await self.door.start(self._settings.host, self._settings.port)
@@ -124,6 +163,8 @@ class Router:
             self._ticking.cancel()
         await self.probes.stop()
         await self.api.stop()
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.close)
 
     async def _tick(self) -> None:
         while True:

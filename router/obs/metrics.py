@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from router.core import RouterCore
+    from router.obs.recorder import Recorder
     from router.state.history import RequestRecord
 
 _TTFT_BOUNDS_S: Final = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4)
@@ -45,6 +46,9 @@ METRICS: Final[dict[str, str]] = {
     "homeport_duration_seconds": "from a request's arrival to its end",
     "homeport_price_seconds_total": "the chosen replicas' prices, by part",
     "homeport_sessions_live": "sessions seen within the live time",
+    "homeport_recording": "1 while what is decided is recorded",
+    "homeport_recorded_records_total": "records taken for the recording",
+    "homeport_recorded_bytes_total": "bytes of the recording in its file",
     "homeport_replica_state": "1 for the state a replica is in",
     "homeport_replica_inflight": "requests in flight at a replica, as the router believes",
     "homeport_replica_backlog_seconds": "prefill dispatched to a replica and not yet begun",
@@ -114,9 +118,10 @@ class Counts:
 class RouterMetrics(Collector):
     """Turns the core's state and the counts into metrics when scraped."""
 
-    def __init__(self, core: RouterCore, counts: Counts) -> None:
+    def __init__(self, core: RouterCore, counts: Counts, recorder: Recorder | None = None) -> None:
         self._core = core
         self._counts = counts
+        self._recorder = recorder
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -129,6 +134,7 @@ class RouterMetrics(Collector):
         """Every metric of :data:`METRICS`."""
         yield from self._requests()
         yield from self._totals()
+        yield from self._recording()
         yield from self._replicas()
 
     def _requests(self) -> Iterator[Metric]:
@@ -176,6 +182,19 @@ class RouterMetrics(Collector):
             METRICS["homeport_sessions_live"],
             value=self._core.pins.live_count,
         )
+
+    def _recording(self) -> Iterator[Metric]:
+        recorder = self._recorder
+        recording = _gauge("homeport_recording")
+        recording.add_metric([], float(recorder is not None and recorder.is_open))
+        yield recording
+        for name, value in (
+            ("homeport_recorded_records_total", 0 if recorder is None else recorder.n_records),
+            ("homeport_recorded_bytes_total", 0 if recorder is None else recorder.n_bytes),
+        ):
+            family = _counter(name)
+            family.add_metric([], value)
+            yield family
 
     def _replicas(self) -> Iterator[Metric]:
         replicas = self._core.fleet.replicas()

@@ -1,0 +1,307 @@
+"""A core that tells a journal what it is told and what it answers.
+
+It decides as the plain core does, but for one thing: where a session's key decides (rendezvous
+ranks), the sealed key does, so that a core that only ever sees sealed keys decides alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from typing_extensions import override
+
+from router.core import RouterCore
+from router.errors import Refused
+from router.recording.chains import ChainMemory, lengths_of
+from router.recording.faults import fault_of
+from router.recording.records import (
+    Arrive,
+    Began,
+    Blame,
+    Described,
+    Finish,
+    Heard,
+    Join,
+    Leave,
+    Observed,
+    Placed,
+    Refusal,
+    Renew,
+    Retry,
+    Stayed,
+    Tick,
+)
+from router.recording.seal import name_of
+from router.state.members import Members
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable
+
+    from router.core import CoreParameters, Ticket
+    from router.dialect.base import PromptFacts, Usage
+    from router.errors import RouterError, UpstreamError
+    from router.policy.view import Policy, RouteRequest
+    from router.recording.records import Record
+    from router.recording.seal import Seal
+    from router.state.estimate import Estimate
+    from router.state.fleet import Observation, Replica, ReplicaSpec
+    from router.state.health import Event, State
+    from router.state.history import Outcome, RequestRecord
+    from router.state.members import StateListener
+    from router.state.pins import Pin
+
+_NUMBER_MAX = 1 << 53
+_NEW_SEGMENTS_MAX = 50_000
+"""Of one prompt: 200 MB, or a body made to hold up the loop while its links are sealed."""
+
+
+class Journal(Protocol):
+    """Takes the records of one core, in order."""
+
+    @property
+    def is_open(self) -> bool:
+        """It takes records; once it does not, it never will again."""
+
+    def write(self, record: Record) -> None:
+        """Take one record. Never raises and never waits."""
+
+    def stop(self, reason: str) -> None:
+        """Take no more: what comes next cannot be recorded."""
+
+
+class RecordedCore(RouterCore):
+    """A core whose every input and output is written to a journal while that is open."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        dice: random.Random,
+        parameters: CoreParameters | None = None,
+        *,
+        on_state: StateListener | None = None,
+        seal: Seal,
+        journal: Journal,
+        chains: ChainMemory | None = None,
+    ) -> None:
+        super().__init__(policy, dice, parameters, on_state=on_state)
+        self._seal = seal
+        self._journal = journal
+        self._chains = chains or ChainMemory()
+        self.members = _RecordedMembers(self, seal, journal, on_state)
+
+    @override
+    def tick(self, now_s: float) -> list[str]:
+        """Let time pass, and write it down."""
+        ended = super().tick(now_s)
+        if self._journal.is_open:
+            self._journal.write(Tick(now_s, tuple(ended)))
+        else:
+            self._chains.clear()
+        return ended
+
+    @override
+    def arrive(self, facts: PromptFacts, now_s: float) -> Ticket:
+        """Decide where a request goes, and write it down.
+
+        Raises:
+            Refused: as the plain core does.
+        """
+        journal = self._journal
+        if journal.is_open:
+            self._write_arrival(facts, now_s)
+        try:
+            ticket = super().arrive(facts, now_s)
+        except Refused as refused:
+            if journal.is_open:
+                journal.write(Refusal(refused.code, refused.retry_after_s))
+            raise
+        if journal.is_open:
+            journal.write(placed(ticket, ticket.request.serial))
+        return ticket
+
+    @override
+    def retry(self, ticket: Ticket, error: UpstreamError, now_s: float) -> bool:
+        """Place a failed request anew, and write it down."""
+        number = ticket.request.serial
+        if self._journal.is_open:
+            self._journal.write(Retry(number, now_s, fault_of(error), error.code))
+        has_moved = super().retry(ticket, error, now_s)
+        if self._journal.is_open:
+            self._journal.write(placed(ticket, number) if has_moved else Stayed(number))
+        return has_moved
+
+    @override
+    def blame(self, ticket: Ticket, error: UpstreamError, now_s: float) -> None:
+        """A replica failed a request: write it down."""
+        if self._journal.is_open:
+            number = ticket.request.serial
+            self._journal.write(Blame(number, now_s, fault_of(error), error.code))
+        super().blame(ticket, error, now_s)
+
+    @override
+    def began(self, ticket: Ticket, now_s: float) -> None:
+        """The first model event came: write it down, unless it is told again."""
+        if self._journal.is_open and not ticket.is_over and ticket.record.began_s is None:
+            self._journal.write(Began(ticket.request.serial, now_s))
+        super().began(ticket, now_s)
+
+    @override
+    def finish(
+        self,
+        ticket: Ticket,
+        outcome: Outcome,
+        now_s: float,
+        *,
+        usage: Usage | None = None,
+        error: RouterError | None = None,
+    ) -> RequestRecord:
+        """The request is over: write it down, unless it is told again."""
+        if self._journal.is_open and not ticket.is_over:
+            self._journal.write(
+                Finish(
+                    ticket=ticket.request.serial,
+                    now_s=now_s,
+                    outcome=outcome,
+                    prompt_tokens=None if usage is None else usage.prompt_tokens,
+                    output_tokens=None if usage is None else usage.output_tokens,
+                    cached_tokens=None if usage is None else usage.cached_tokens,
+                    fault=None if error is None else fault_of(error),
+                    code=None if error is None else error.code,
+                )
+            )
+        return super().finish(ticket, outcome, now_s, usage=usage, error=error)
+
+    @override
+    def _route_request(
+        self, facts: PromptFacts, key: str, pin: Pin | None, now_s: float
+    ) -> tuple[RouteRequest, Estimate]:
+        request, guess = super()._route_request(facts, key, pin, now_s)
+        request.session_key = name_of(self._seal.session(key))
+        return request, guess
+
+    def _write_arrival(self, facts: PromptFacts, now_s: float) -> None:
+        seal = self._seal
+        session = seal.session(facts.session_key)
+        shared = self._chains.shorten(session, facts.chain, facts.ends_bytes)
+        new = facts.chain[shared.common :]
+        if len(new) > _NEW_SEGMENTS_MAX:
+            self._journal.stop(f"a prompt of {len(new)} new segments is over {_NEW_SEGMENTS_MAX}")
+            return
+        output_max = facts.output_tokens_max
+        self._journal.write(
+            Arrive(
+                now_s=now_s,
+                dialect=facts.dialect,
+                model=seal.model(facts.model),
+                session=session,
+                source=facts.session_source,
+                parent=None if facts.parent_key is None else seal.session(facts.parent_key),
+                is_stream=facts.is_stream,
+                is_readable=facts.is_readable,
+                output_tokens_max=None if output_max is None else min(output_max, _NUMBER_MAX),
+                head_segments=facts.head_segments,
+                n_messages=facts.n_messages,
+                back=shared.back,
+                common=shared.common,
+                links=seal.links(new),
+                lengths_bytes=lengths_of(facts.ends_bytes, shared),
+            )
+        )
+
+
+def placed(ticket: Ticket, number: int) -> Placed:
+    """Where a ticket was placed last, as a record with this number."""
+    record = ticket.record
+    return Placed(
+        ticket=number,
+        ranked=record.ranked,
+        reason=record.reason,
+        home_id=ticket.request.home_id,
+        prompt_tokens=record.prompt_tokens,
+        cached_tokens=record.predicted_cached_tokens,
+    )
+
+
+class _RecordedMembers(Members):
+    """What outsiders tell the core of its members; the core itself uses the plain ones."""
+
+    def __init__(
+        self, core: RouterCore, seal: Seal, journal: Journal, on_change: StateListener | None
+    ) -> None:
+        super().__init__(core.fleet, core.index, core.ratio, on_change)
+        self._seal = seal
+        self._journal = journal
+
+    @override
+    def join(self, spec: ReplicaSpec, now_s: float) -> Replica:
+        if self._journal.is_open:
+            self._journal.write(
+                Join(
+                    now_s=now_s,
+                    replica_id=spec.replica_id,
+                    host=spec.host,
+                    port=spec.port,
+                    source=spec.source,
+                    capacity_tokens=spec.capacity_tokens,
+                    profile=spec.profile,
+                    inflight_max=spec.inflight_max,
+                    lease_s=spec.lease_s,
+                )
+            )
+        return super().join(spec, now_s)
+
+    @override
+    def leave(self, replica_id: str) -> bool:
+        if self._journal.is_open:
+            self._journal.write(Leave(replica_id))
+        return super().leave(replica_id)
+
+    @override
+    def renew(self, replica_id: str, now_s: float) -> Replica | None:
+        if self._journal.is_open:
+            self._journal.write(Renew(now_s, replica_id))
+        return super().renew(replica_id, now_s)
+
+    @override
+    def described(
+        self,
+        replica_id: str,
+        *,
+        capacity_tokens: int | None,
+        profile: str | None,
+        models: Iterable[str],
+    ) -> None:
+        named = tuple(models)
+        if self._journal.is_open:
+            sealed = tuple([self._seal.model(name) for name in named])
+            self._journal.write(Described(replica_id, capacity_tokens, profile, sealed))
+        super().described(
+            replica_id, capacity_tokens=capacity_tokens, profile=profile, models=named
+        )
+
+    @override
+    def heard(self, replica_id: str, event: Event, now_s: float) -> State | None:
+        if self._journal.is_open:
+            self._journal.write(Heard(now_s, replica_id, event))
+        return super().heard(replica_id, event, now_s)
+
+    @override
+    def observed(self, replica_id: str, seen: Observation) -> None:
+        if self._journal.is_open:
+            self._journal.write(
+                Observed(
+                    replica_id=replica_id,
+                    running=seen.running,
+                    waiting=seen.waiting,
+                    waiting_uncached_tokens=seen.waiting_uncached_tokens,
+                    seen_s=seen.seen_s,
+                    ours=seen.ours,
+                    ours_backlog_s=seen.ours_backlog_s,
+                )
+            )
+        super().observed(replica_id, seen)
+
+    @override
+    def expire(self, now_s: float) -> list[str]:
+        raise AssertionError("time passes in RouterCore.tick, which writes it down")

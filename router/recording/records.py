@@ -1,0 +1,235 @@
+"""The records of a recording: one kind for each thing the core is told, or answers.
+
+``docs/recording.md`` is the format's page. A record is an array whose first member is its kind, then
+the fields in the order they have here. Fields are only ever added at the end, with a default;
+anything else makes another version of the format.
+
+Times are seconds on the router's monotonic clock: only differences mean anything. Sealed names are
+8 bytes (``router.recording.seal``). Whatever a client sent is sealed or a number; names that the
+fleet's operator chose (replica ids, hosts, profiles) are plain. A placed request is named by its
+*ticket*, the serial number of its first decision; an arrival by its number in the recording, from 1.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from router.core import CoreParameters
+from router.dialect.base import SessionSource
+from router.state.health import Event
+from router.state.history import Outcome
+
+SEALED_BYTES = 8
+
+Sealed = Annotated[bytes, msgspec.Meta(min_length=SEALED_BYTES, max_length=SEALED_BYTES)]
+"""A keyed digest of a session's key, a model's name or a link of a chain."""
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Record(msgspec.Struct, array_like=True, gc=False, tag_field="kind"):
+    """What all kinds have in common."""
+
+
+# What the core is
+
+
+class Header(_Record, tag=0):
+    """The first record: which core it was, so that an equal one can be built.
+
+    ``maker`` is the program and its version, ``policy`` a name in the registry, ``seed`` seeds the
+    core's dice. ``links_max`` bounds the chains that later ones refer back to.
+    """
+
+    maker: str
+    policy: str
+    seed: int
+    parameters: CoreParameters
+    links_max: Annotated[int, msgspec.Meta(ge=0, le=1 << 24)]
+
+
+# What it is told
+
+
+class Join(_Record, tag=1):
+    """A replica was named or registered (again); the fields are those of ``ReplicaSpec``."""
+
+    now_s: float
+    replica_id: str
+    host: str
+    port: int
+    source: str
+    capacity_tokens: int | None
+    profile: str | None
+    inflight_max: int | None
+    lease_s: float | None
+
+
+class Leave(_Record, tag=2):
+    """A replica was removed."""
+
+    replica_id: str
+
+
+class Renew(_Record, tag=3):
+    """A replica's lease was renewed."""
+
+    now_s: float
+    replica_id: str
+
+
+class Described(_Record, tag=4):
+    """A replica said what it is; ``models`` are sealed."""
+
+    replica_id: str
+    capacity_tokens: int | None
+    profile: str | None
+    models: tuple[Sealed, ...]
+
+
+class Heard(_Record, tag=5):
+    """A probe or an operator told about a replica's health."""
+
+    now_s: float
+    replica_id: str
+    event: Event
+
+
+class Observed(_Record, tag=6):
+    """A replica's load report was read; the fields are those of ``Observation``."""
+
+    replica_id: str
+    running: int
+    waiting: int
+    waiting_uncached_tokens: int
+    seen_s: float
+    ours: int
+    ours_backlog_s: float
+
+
+class Tick(_Record, tag=7):
+    """Time passed; ``ended`` (an answer) are the replicas whose lease ran out by that."""
+
+    now_s: float
+    ended: tuple[str, ...]
+
+
+class Arrive(_Record, tag=8):
+    """A request asked for a place; the fields are those of ``PromptFacts``.
+
+    ``session``, ``parent`` and ``model`` are sealed. The chain is told by what is new in it: it has
+    the first ``common`` segments of the arrival that came ``back`` arrivals earlier (0: none),
+    then those of ``links``, 8 sealed bytes each, with ``lengths_bytes`` canonical bytes each.
+    ``output_tokens_max`` is cut off at 2**53.
+    """
+
+    now_s: float
+    dialect: str
+    model: Sealed
+    session: Sealed
+    source: SessionSource
+    parent: Sealed | None
+    is_stream: bool
+    is_readable: bool
+    output_tokens_max: Count | None
+    head_segments: Count
+    n_messages: Count
+    back: Count
+    common: Count
+    links: bytes
+    lengths_bytes: tuple[Count, ...]
+
+
+class Retry(_Record, tag=9):
+    """A placed request failed before its first event and is to go elsewhere.
+
+    ``fault`` is the error's class, ``code`` its code.
+    """
+
+    ticket: int
+    now_s: float
+    fault: str
+    code: str
+
+
+class Blame(_Record, tag=10):
+    """A replica failed a request that is not tried again."""
+
+    ticket: int
+    now_s: float
+    fault: str
+    code: str
+
+
+class Began(_Record, tag=11):
+    """A request's first model event came."""
+
+    ticket: int
+    now_s: float
+
+
+class Finish(_Record, tag=12):
+    """A request is over.
+
+    The tokens are what the engine reported, all None if it reported nothing; ``cached_tokens`` None
+    if only that is unknown. ``fault`` and ``code`` are None if nothing failed.
+    """
+
+    ticket: int
+    now_s: float
+    outcome: Outcome
+    prompt_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    fault: str | None
+    code: str | None
+
+
+# What it answers
+
+
+class Placed(_Record, tag=20):
+    """The answer to an arrival, or to a retry: where the request goes.
+
+    ``ranked`` is the policy's order, the chosen replica first. ``home_id`` was the session's home
+    before. Tokens are the router's estimates.
+    """
+
+    ticket: int
+    ranked: tuple[str, ...]
+    reason: str
+    home_id: str | None
+    prompt_tokens: int
+    cached_tokens: int
+
+
+class Refusal(_Record, tag=21):
+    """The answer to an arrival that nobody may take; ``retry_after_s`` was told to the client."""
+
+    code: str
+    retry_after_s: float | None
+
+
+class Stayed(_Record, tag=22):
+    """The answer to a retry for which no replica was left."""
+
+    ticket: int
+
+
+# Its end
+
+
+class End(_Record, tag=30):
+    """The last record of a recording that was ended, and why: ``closed``, or a fault's words."""
+
+    reason: str
+
+
+Input = (
+    Join | Leave | Renew | Described | Heard | Observed | Tick
+    | Arrive | Retry | Blame | Began | Finish
+)  # fmt: skip
+Output = Placed | Refusal | Stayed
+Record = Header | Input | Output | End

@@ -1,0 +1,298 @@
+"""A core driven at random, by a seed: sessions that grow and branch, a fleet that comes and goes.
+
+``Drill(core, seed).run(steps)`` tells a core what a router may tell it, in any order it may. What is
+believed in the end is read by ``beliefs``.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from router.core import CoreParameters
+from router.dialect.base import PromptFacts, SessionSource, Usage
+from router.errors import (
+    ConnectFailed,
+    FirstEventTimeout,
+    Refused,
+    StreamStalled,
+    UpstreamError,
+    UpstreamProtocol,
+    UpstreamStatus,
+)
+from router.state.fleet import Observation, ReplicaSpec
+from router.state.health import Event
+from router.state.history import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from router.core import RouterCore, Ticket
+
+PARAMETERS = (
+    CoreParameters(),
+    CoreParameters(inflight_max=3, away_max=2, live_s=60.0, pin_ttl_s=400.0, pins_max=12),
+)
+_ERRORS: tuple[Callable[[], UpstreamError], ...] = (
+    lambda: ConnectFailed("connect-failed", "x"),
+    lambda: ConnectFailed("connect-timeout", "x"),
+    lambda: FirstEventTimeout("first-event-timeout", "x"),
+    lambda: StreamStalled("stream-stalled", "x"),
+    lambda: UpstreamProtocol("bad-upstream-response", "x"),
+    lambda: UpstreamStatus("upstream-status", "x", http_status=503),
+)
+_N_HEAD = 3
+_N_REPLICAS = 6
+
+
+@dataclass
+class _Session:
+    key: str
+    source: SessionSource
+    model: str
+    dialect: str
+    parent_key: str | None
+    segments: list[int]
+    lengths: list[int]
+
+
+@dataclass
+class Drill:
+    """Random steps for one core; equal seeds make equal steps."""
+
+    core: RouterCore
+    seed: int
+    now_s: float = 1_000.0
+    n_refused: int = 0
+    n_placed: int = 0
+    n_moved: int = 0
+    arrived: list[PromptFacts] = field(default_factory=list)
+    _sessions: list[_Session] = field(default_factory=list)
+    _open: list[Ticket] = field(default_factory=list)
+    _over: list[Ticket] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(self.seed)
+        self._head = [self.dice.getrandbits(64) for _ in range(_N_HEAD)]
+        for n in range(4):
+            self._join(n)
+            self.core.members.heard(f"r{n}", Event.PROBE_OK, self.now_s)
+
+    def run(self, steps: int) -> None:
+        """Take this many steps."""
+        acts: list[tuple[int, Callable[[], None]]] = [
+            (30, self._arrive),
+            (22, self._begin),
+            (20, self._finish),
+            (5, self._fail),
+            (3, self._repeat),
+            (10, self._probe),
+            (5, self._observe),
+            (2, self._describe),
+            (2, self._change_members),
+            (6, self._tick),
+        ]
+        weights = [weight for weight, _ in acts]
+        for _ in range(steps):
+            self.now_s += self.dice.choice((0.0, 0.01, 0.3, 2.0, 11.0, 40.0))
+            self.dice.choices([act for _, act in acts], weights)[0]()
+
+    # Requests
+
+    def _new_session(self) -> _Session:
+        dice = self.dice
+        n = len(self._sessions)
+        is_named = dice.random() < 0.7
+        source = dice.choice((SessionSource.HEADER, SessionSource.BODY))
+        session = _Session(
+            key=f"session-{n}",
+            source=source if is_named else SessionSource.CHAIN,
+            model=dice.choice(("kimi-k2.6", "other")),
+            dialect=dice.choice(("openai-chat", "anthropic-messages")),
+            parent_key=f"session-{n - 1}" if n and dice.random() < 0.2 else None,
+            segments=list(self._head),
+            lengths=[4096] * _N_HEAD,
+        )
+        self._grow(session)
+        if not is_named:
+            session.key = f"chain:{session.segments[_N_HEAD]:016x}"
+        self._sessions.append(session)
+        return session
+
+    def _grow(self, session: _Session) -> None:
+        for _ in range(self.dice.randint(1, 6)):
+            session.segments.append(self.dice.getrandbits(64))
+            session.lengths.append(self.dice.choice((120, 900, 4096)))
+
+    def _arrive(self) -> None:
+        dice = self.dice
+        is_new = not self._sessions or dice.random() < 0.2
+        session = (
+            self._new_session() if is_new else dice.choice(self._sessions[-dice.choice((2, 15)) :])
+        )
+        what = dice.random()
+        if what < 0.6:
+            self._grow(session)
+        elif what < 0.7:  # another branch of it, or what a compaction leaves
+            keep = dice.randint(_N_HEAD, len(session.segments))
+            del session.segments[keep:], session.lengths[keep:]
+            self._grow(session)
+        segments, lengths = session.segments, session.lengths
+        if what > 0.95:
+            segments, lengths = [], []
+        elif what > 0.9:
+            segments, lengths = [dice.getrandbits(64)], [300]
+        facts = PromptFacts(
+            dialect=session.dialect,
+            model=session.model,
+            is_stream=dice.random() < 0.9,
+            is_readable=bool(segments),
+            output_tokens_max=dice.choice((None, 1, 4_000, 10**19)),
+            session_key=session.key,
+            session_source=session.source,
+            parent_key=session.parent_key,
+            chain=array("Q", segments),
+            ends_bytes=array("I", accumulate(lengths)),
+            head_segments=min(_N_HEAD, len(segments)),
+            n_messages=len(segments),
+        )
+        self.arrived.append(facts)
+        try:
+            self._open.append(self.core.arrive(facts, self.now_s))
+        except Refused:
+            self.n_refused += 1
+        else:
+            self.n_placed += 1
+
+    def _begin(self) -> None:
+        waiting = [ticket for ticket in self._open if ticket.record.began_s is None]
+        if waiting:
+            self.core.began(self.dice.choice(waiting), self.now_s)
+
+    def _finish(self) -> None:
+        if not self._open:
+            return
+        dice = self.dice
+        ticket = self._open.pop(dice.randrange(len(self._open)))
+        self._over.append(ticket)
+        outcome = dice.choice((Outcome.DONE, Outcome.DONE, Outcome.DONE, Outcome.CLIENT_GONE))
+        error = None
+        if dice.random() < 0.1:
+            outcome, error = Outcome.FAILED, dice.choice(_ERRORS)()
+        elif dice.random() < 0.05:
+            outcome, error = Outcome.REJECTED, UpstreamStatus("upstream-status", "x")
+        usage = None
+        if dice.random() < 0.8:
+            tokens = ticket.facts.prompt_bytes // dice.choice((2, 3, 4)) + 8
+            cached = dice.choice((None, 0, tokens // 2, tokens - 1))
+            usage = Usage(tokens, dice.randint(1, 2_000), cached)
+        self.core.finish(ticket, outcome, self.now_s, usage=usage, error=error)
+
+    def _fail(self) -> None:
+        waiting = [ticket for ticket in self._open if ticket.record.began_s is None]
+        if not waiting:
+            return
+        ticket, error = self.dice.choice(waiting), self.dice.choice(_ERRORS)()
+        if self.dice.random() < 0.8:
+            self.n_moved += self.core.retry(ticket, error, self.now_s)
+            return
+        self.core.blame(ticket, error, self.now_s)
+        self._open.remove(ticket)
+        self.core.finish(ticket, Outcome.FAILED, self.now_s, error=error)
+
+    def _repeat(self) -> None:
+        if self._over:
+            self.core.finish(self.dice.choice(self._over), Outcome.DONE, self.now_s)
+            self.core.began(self.dice.choice(self._over), self.now_s)
+
+    # The fleet
+
+    def _name(self) -> str:
+        return f"r{self.dice.randrange(_N_REPLICAS)}"
+
+    def _join(self, n: int) -> None:
+        dice = self.dice
+        spec = ReplicaSpec(
+            f"r{n}",
+            "127.0.0.1",
+            dice.choice((31_000, 31_000, 31_001)) + n,
+            capacity_tokens=dice.choice((None, 20_000, 60_000)),
+            inflight_max=dice.choice((None, None, 2, 6)),
+            lease_s=dice.choice((None, None, 90.0)),
+        )
+        self.core.members.join(spec, self.now_s)
+
+    def _change_members(self) -> None:
+        name = self._name()
+        what = self.dice.random()
+        if what < 0.7:
+            self._join(int(name[1:]))
+        elif what < 0.8:
+            self.core.members.leave(name)
+        else:
+            self.core.members.renew(name, self.now_s)
+
+    def _probe(self) -> None:
+        event = self.dice.choices(list(Event), [80, 1, 3, 1, 2, 6, 1])[0]
+        self.core.members.heard(self._name(), event, self.now_s)
+
+    def _describe(self) -> None:
+        self.core.members.described(
+            self._name(),
+            capacity_tokens=self.dice.choice((None, 30_000)),
+            profile=self.dice.choice((None, "b200-tp4-fp8")),
+            models=["kimi-k2.6", "other"][: self.dice.randint(0, 2)],
+        )
+
+    def _observe(self) -> None:
+        dice = self.dice
+        seen = Observation(
+            running=dice.randrange(6),
+            waiting=dice.randrange(6),
+            waiting_uncached_tokens=dice.randrange(200_000),
+            seen_s=self.now_s - dice.random(),
+            ours=dice.randrange(5),
+            ours_backlog_s=dice.random() * 5,
+        )
+        self.core.members.observed(self._name(), seen)
+
+    def _tick(self) -> None:
+        self.core.tick(self.now_s)
+
+
+def beliefs(
+    core: RouterCore,
+    session: Callable[[str], str] = lambda key: key,
+    model: Callable[[str], str] = lambda name: name,
+) -> dict[str, Any]:
+    """Everything a decision depends on, but for the chains; names as ``session``, ``model`` have them."""
+    pins = [
+        (
+            session(pin.key), pin.home_id, pin.homed_s, pin.used_s, pin.tokens, pin.prompt_tokens,
+            pin.output_tokens, pin.tail_segments, pin.away_id, pin.away_count, pin.is_live,
+            pin.n_requests, None if pin.parent_key is None else session(pin.parent_key),
+        )
+        for pin in core.pins.recent(1 << 30)
+    ]  # fmt: skip
+    replicas = [
+        (
+            r.spec, r.state, r.capacity_tokens, r.inflight_max, r.lease_until_s, r.observed,
+            r.foreign_inflight, r.foreign_backlog_s, r.counters, r.load, r.home,
+            tuple(model(name) for name in r.models), core.index.held_bytes(r.replica_id),
+        )
+        for r in core.fleet.replicas()
+    ]  # fmt: skip
+    return {
+        "pins": pins,
+        "replicas": replicas,
+        "ratio": [((model(k[0]), k[1]), sums) for k, sums in core.ratio._sums.items()],
+        "tails": [session(key) for key in core.tails._keys.values()],
+        "totals": core.history.totals,
+        "loads": core.ledger._loads,
+        "sessions": {(session(k), r): n for (k, r), n in core.ledger._sessions.items()},
+        "serial": core._serial,
+        "dice": core._dice.getstate(),
+    }
