@@ -13,7 +13,7 @@ from typing import Final
 
 import xxhash
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Grows with every change of the canonical form; chains of different versions never match."""
 
 PART: Final = b"\xff"

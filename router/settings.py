@@ -141,6 +141,11 @@ class Settings(BaseModel):
         default="stripped",
         description="what the model's template does with reasoning of earlier turns",
     )
+    # Kimi's template shows it where the answer begins; a text in the system message is a head.
+    thinking: Literal["behind", "head"] = Field(
+        default="behind",
+        description="where the model's template shows how hard to think: behind the messages, or in the head",
+    )
     # Generations have no side effects: repeating one costs only the engine's work.
     repeat_started: bool = Field(
         default=True, description="repeat a request that may have started before its first event"

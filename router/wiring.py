@@ -72,6 +72,7 @@ def dialect_options(settings: Settings) -> DialectOptions:
         is_usage_asked=settings.ask_usage,
         is_inline_system_hoisted=settings.inline_system == "hoisted",
         is_old_reasoning_stripped=settings.old_reasoning == "stripped",
+        is_thinking_in_head=settings.thinking == "head",
     )
 
 

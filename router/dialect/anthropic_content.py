@@ -116,6 +116,11 @@ class _Content:
         """Take a text that stands before all others."""
         self._items.insert(0, text)
 
+    @property
+    def is_one_text(self) -> bool:
+        """Whether SGLang makes it a plain string: one text, or nothing at all."""
+        return not self._items or (len(self._items) == 1 and isinstance(self._items[0], str))
+
     def taken(self, *, separator: str = "") -> list[bytes]:
         """All parts, and begin anew; ``separator`` joins texts that stand alone."""
         items, self._items = self._items, []
@@ -131,7 +136,7 @@ def _user(blocks: list[dict[str, Any]]) -> RenderedPart:
         if kind == "tool_result":
             if pending.has_any:
                 rendered.append(render.render_message("user", pending.taken()))
-            rendered.append(_tool_result(block))
+            rendered += _tool_results(block)
         elif kind not in ("thinking", "redacted_thinking"):
             pending.add(block)
             turn = Turn.USER
@@ -140,21 +145,65 @@ def _user(blocks: list[dict[str, Any]]) -> RenderedPart:
     return _entry(rendered, turn)
 
 
-def _tool_result(block: dict[str, Any]) -> bytes:
-    content = block.get("content")
-    result = _Content()
-    if isinstance(content, str):
-        result.add_text(content)
-    elif content is not None:
-        for item in need_list(content, "a tool result"):
-            fields = need_object(item, "a part of a tool result")
-            if fields.get("type") != "text" or fields.get("text"):
-                result.add(fields)
+def _tool_results(block: dict[str, Any]) -> list[bytes]:
+    """One tool message; references to tools and what stands between them have their own."""
     call_id = need_text(block.get("tool_use_id") or block.get("id") or "", "tool_use_id")
-    return render.render_message("tool", result.taken(separator=" "), call_id=call_id)
+    content = block.get("content")
+    if not isinstance(content, str):
+        groups = _result_groups(need_list([] if content is None else content, "a tool result"))
+    else:
+        groups = [render.text_parts(content)]
+    return [render.render_message("tool", group, call_id=call_id) for group in groups]
+
+
+def _result_groups(items: list[Any]) -> list[list[bytes]]:
+    groups: list[list[bytes]] = []
+    shown, references = _Content(), list[bytes]()
+    for item in items:
+        fields = need_object(item, "a part of a tool result")
+        kind = fields.get("type")
+        if kind == "tool_reference":
+            name = fields.get("tool_name") or fields.get("name")
+            if name:
+                if shown.has_any:
+                    groups.append(shown.taken(separator=" "))
+                references.append(render.reference_part(name))
+        elif kind != "text" or fields.get("text"):
+            if references:
+                groups.append(references)
+                references = []
+            shown.add(fields)
+    if references:
+        groups.append(references)
+    if shown.has_any or not groups:
+        groups.append(shown.taken(separator=" "))
+    return groups
 
 
 def _assistant(blocks: list[dict[str, Any]]) -> RenderedPart:
+    shown, calls = _answer(blocks)
+    rendered = render.render_message("assistant", shown.taken(), calls=calls)
+    return _entry([rendered], Turn.CALLS if calls else Turn.ANSWER)
+
+
+def last_answer(raw: msgspec.Raw, entry: RenderedPart) -> RenderedPart:
+    """An assistant's message that ends a prompt: SGLang shows a single text of it as a user's.
+
+    ``entry`` is the message as it is shown elsewhere.
+    """
+    content = need_object(msgspec.json.decode(raw), "a message").get("content")
+    if isinstance(content, str):
+        parts = render.text_parts(content)
+    else:
+        shown, _ = _answer(need_list(content, "content"))
+        if not shown.is_one_text:
+            return entry
+        parts = shown.taken()
+    return _entry([render.render_message("user", parts)], Turn.USER)
+
+
+def _answer(blocks: list[dict[str, Any]]) -> tuple[_Content, list[bytes]]:
+    """An assistant's content, thoughts first, and its calls."""
     shown = _Content()
     thoughts: list[str] = []
     calls: list[bytes] = []
@@ -169,8 +218,7 @@ def _assistant(blocks: list[dict[str, Any]]) -> RenderedPart:
     thinking = "\n".join([text for text in thoughts if text])
     if thinking:
         shown.put_first(f"<think>{thinking}\n</think>")
-    rendered = render.render_message("assistant", shown.taken(), calls=calls)
-    return _entry([rendered], Turn.OTHER if calls else Turn.ANSWER)
+    return shown, calls
 
 
 def _input(block: dict[str, Any]) -> dict[str, Any]:

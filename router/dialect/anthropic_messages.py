@@ -10,9 +10,9 @@ import xxhash
 from hashing.chain import root
 from hashing.segments import segments_of
 from router.dialect import billing, errors, render, splice
-from router.dialect.anthropic_content import rendered_message, system_text
+from router.dialect.anthropic_content import last_answer, rendered_message, system_text
 from router.dialect.frame import NO_RAW, BodyReader, Envelope
-from router.dialect.memo import RenderedPart, Turn
+from router.dialect.memo import ASSISTANT_TURNS, RenderedPart, Turn
 from router.dialect.messages_tap import messages_tap
 from router.dialect.reading import adapter, assembled, decoded, is_given
 from router.dialect.render import ShapeError, need_list, need_object, need_text
@@ -82,20 +82,34 @@ class AnthropicMessages:
     def _rendered(self, parsed: MessagesBody) -> tuple[Assembled, Edit | None]:
         if not parsed.messages:
             raise ShapeError("a prompt without messages")
+        is_shown = self._options.is_thinking_in_head
         settings = render.settings_bytes(
             (
                 ("adapter", adapter(parsed.model)),
-                ("kwargs", _thinking(decoded(parsed.thinking))),
-                ("effort", _effort(decoded(parsed.output_config))),
+                ("kwargs", _thinking(decoded(parsed.thinking)) if is_shown else None),
+                ("effort", _effort(decoded(parsed.output_config)) if is_shown else None),
             )
         )
         system, edit = self._system(parsed.system)
         turns = self._memo.parts(parsed.messages, _MESSAGE_SEED, self._message)
+        last = self._last_index(turns)
+        if turns[last].turn in ASSISTANT_TURNS:
+            turns[last] = last_answer(parsed.messages[last], turns[last])
         if self._options.is_inline_system_hoisted:
             inline = [entry for entry in turns if entry.turn is Turn.SYSTEM]
             turns = [*inline, *[entry for entry in turns if entry.turn is not Turn.SYSTEM]]
         head = [entry for entry in (self._tools(parsed), system) if entry is not None]
         return assembled(head, turns, seed=root(settings)), edit
+
+    def _last_index(self, turns: list[RenderedPart]) -> int:
+        """Which message ends the prompt: the last one of which anything is shown in its place."""
+        index = len(turns) - 1
+        is_hoisted = self._options.is_inline_system_hoisted
+        while index and (
+            not turns[index].digests or (is_hoisted and turns[index].turn is Turn.SYSTEM)
+        ):
+            index -= 1
+        return index
 
     def _message(self, raw: msgspec.Raw) -> RenderedPart:
         return rendered_message(raw, is_system_hoisted=self._options.is_inline_system_hoisted)
@@ -110,7 +124,7 @@ class AnthropicMessages:
             edit = billing.text_edit(system) if self._options.is_billing_line_removed else None
             text = system if edit is None else billing.without_line(system)
             key = xxhash.xxh3_128_digest(text.encode(), _SYSTEM_SEED)
-            return self._memo.part(key, lambda: _system_part(text)), edit
+            return self._memo.part(key, lambda: _system_part(text if text.strip() else "")), edit
         blocks = [bytes(block) for block in system]
         edit = None
         if self._options.is_billing_line_removed:
@@ -148,7 +162,7 @@ def _effort(output_config: object) -> object:
 
 
 def _system_part(text: str) -> RenderedPart:
-    return RenderedPart(*segments_of([render.render_system(text)] if text.strip() else []))
+    return RenderedPart(*segments_of([render.render_system(text)] if text else []))
 
 
 def _rendered_tools(raw: msgspec.Raw, only: object) -> RenderedPart:
@@ -158,11 +172,12 @@ def _rendered_tools(raw: msgspec.Raw, only: object) -> RenderedPart:
         kind = need_text(fields.get("type") or "", "a tool's type")
         if kind.startswith(_SERVER_TOOLS) or (only is not None and fields.get("name") != only):
             continue
+        schema = need_object(fields.get("input_schema"), "a tool's input_schema")
         function = {
             "name": fields.get("name"),
             "description": fields.get("description") or "",
-            "parameters": fields.get("input_schema"),
-            "strict": False,
+            "parameters": schema if "type" in schema else {**schema, "type": "object"},
+            "strict": fields.get("strict", False),
         }
         parts.append(render.tool_part(function, is_deferred=fields.get("defer_loading")))
     return RenderedPart(*segments_of(render.render_tools(parts)))

@@ -7,7 +7,7 @@ was not asked for during a whole generation is forgotten.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import xxhash
 
@@ -24,7 +24,12 @@ class Turn(IntEnum):
     USER = 1
     ANSWER = 2
     """An assistant message without tool calls: it ends a loop of tool calls."""
-    OTHER = 3
+    CALLS = 3
+    """An assistant message with tool calls."""
+    OTHER = 4
+
+
+ASSISTANT_TURNS: Final = (Turn.ANSWER, Turn.CALLS)
 
 
 class RenderedPart(NamedTuple):

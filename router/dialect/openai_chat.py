@@ -12,7 +12,7 @@ from hashing.segments import segments_of
 from router.dialect import errors, render, splice
 from router.dialect.chat_tap import chat_tap
 from router.dialect.frame import NO_RAW, BodyReader, Envelope
-from router.dialect.memo import RenderedPart, Turn
+from router.dialect.memo import ASSISTANT_TURNS, RenderedPart, Turn
 from router.dialect.reading import (
     NULL,
     adapter,
@@ -36,6 +36,12 @@ _MESSAGE_SEED: Final = 1
 _TOOLS_SEED: Final = 2
 _ASK: Final = b'"stream_options":{"include_usage":true}'
 _ASSISTANT: Final = "assistant"
+_PRESERVE: Final = "preserve_thinking"
+_BEHIND_THE_MESSAGES: Final = frozenset(
+    {_PRESERVE, "thinking", "enable_thinking", "reasoning_effort"}
+)
+"""Keywords that a template like Kimi's shows nowhere but in the opening of the answer."""
+
 _TURNS: Final = {"system": Turn.SYSTEM, "developer": Turn.SYSTEM, "user": Turn.USER}
 
 
@@ -49,6 +55,7 @@ class ChatBody(Envelope, gc=False):
     cache_salt: msgspec.Raw = NO_RAW
     extra_key: msgspec.Raw = NO_RAW
     input_ids: msgspec.Raw = NO_RAW
+    continue_final_message: msgspec.Raw = NO_RAW
 
 
 class OpenAiChat:
@@ -99,15 +106,18 @@ class OpenAiChat:
         if kwargs is not None:
             kwargs = need_object(kwargs, "chat_template_kwargs")
         turns = self._memo.parts(parsed.messages, _MESSAGE_SEED, _rendered_message)
+        if turns[-1].turn in ASSISTANT_TURNS:
+            is_continued = is_true(parsed.continue_final_message)
+            turns[-1] = _last_answer(parsed.messages[-1], turns[-1], is_continued=is_continued)
         if self._is_old_reasoning_stripped(kwargs):
             turns = without_old_reasoning(turns)
         settings = render.settings_bytes(
             (
                 ("adapter", adapter(parsed.model) or decoded(parsed.lora_path)),
-                ("cache_salt", decoded(parsed.cache_salt)),
-                ("extra_key", decoded(parsed.extra_key)),
-                ("kwargs", _rendering_kwargs(kwargs)),
-                ("effort", decoded(parsed.reasoning_effort)),
+                ("cache_salt", decoded(parsed.cache_salt) or None),
+                ("extra_key", decoded(parsed.extra_key) or None),
+                ("kwargs", self._head_kwargs(kwargs)),
+                ("effort", self._head_effort(parsed.reasoning_effort)),
             )
         )
         tools = self._tools(parsed)
@@ -130,8 +140,20 @@ class OpenAiChat:
         return Edit(EditKind.REPLACE, old, splice.rebuilt(fields))
 
     def _is_old_reasoning_stripped(self, kwargs: dict[str, Any] | None) -> bool:
-        keep = None if kwargs is None else kwargs.get("preserve_thinking")
-        return self._options.is_old_reasoning_stripped if keep is None else not keep
+        if kwargs is None or _PRESERVE not in kwargs:
+            return self._options.is_old_reasoning_stripped
+        return not kwargs[_PRESERVE]
+
+    def _head_kwargs(self, kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
+        """What the template is told and may show before the messages."""
+        if not kwargs:
+            return None
+        # What is preserved shows in the messages themselves.
+        hidden = {_PRESERVE} if self._options.is_thinking_in_head else _BEHIND_THE_MESSAGES
+        return {key: value for key, value in kwargs.items() if key not in hidden} or None
+
+    def _head_effort(self, effort: msgspec.Raw) -> object:
+        return decoded(effort) if self._options.is_thinking_in_head else None
 
     def _tools(self, parsed: ChatBody) -> RenderedPart | None:
         """The declared tools; those that a tool choice keeps out of the prompt are left out."""
@@ -155,10 +177,19 @@ def chosen(tool_choice: object) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _rendering_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What the template is told; ``preserve_thinking`` shows in the messages themselves."""
-    told = {key: value for key, value in (kwargs or {}).items() if key != "preserve_thinking"}
-    return told or None
+def _last_answer(raw: msgspec.Raw, entry: RenderedPart, *, is_continued: bool) -> RenderedPart:
+    """An assistant's message that ends a prompt.
+
+    SGLang shows its text as a user's, whatever calls and reasoning it has, or opens the answer
+    with it. A list of parts stays what it is.
+    """
+    content = need_object(msgspec.json.decode(raw), "a message").get("content")
+    if isinstance(content, list):
+        return entry
+    parts = render.content_parts(content)
+    if is_continued:
+        return RenderedPart(*segments_of([b"".join(parts)]))
+    return _part(render.render_message("user", parts), "user")
 
 
 def _rendered_message(raw: msgspec.Raw) -> RenderedPart:
@@ -166,30 +197,38 @@ def _rendered_message(raw: msgspec.Raw) -> RenderedPart:
     role = need_text(fields.get("role"), "a message's role").lower()
     if role == "user":
         return _part(render.render_message(role, render.content_parts(fields.get("content"))), role)
-    calls = [_call(call) for call in need_list(fields.get("tool_calls") or [], "tool_calls")]
-    reasoning = need_text(fields.get("reasoning_content") or "", "reasoning_content")
-    content = render.content_parts(fields.get("content"), separator=" " if role == "tool" else "")
-    call_id = need_text(fields.get("tool_call_id") or "", "tool_call_id") if role == "tool" else ""
-    name = need_text(fields.get("name") or "", "a message's name")
+    if role == _ASSISTANT:
+        return _rendered_answer(fields)
+    is_tool = role == "tool"
+    content = render.content_parts(fields.get("content"), separator=" " if is_tool else "")
+    call_id = need_text(fields.get("tool_call_id") or "", "tool_call_id") if is_tool else ""
     tools = fields.get("tools")
     more = b"" if tools is None else render.json_bytes(tools)
+    name = _name(fields)
+    return _part(render.render_message(role, content, name=name, call_id=call_id, more=more), role)
 
-    def rendered(thoughts: str) -> bytes:
-        return render.render_message(
-            role, content, name=name, call_id=call_id, reasoning=thoughts, calls=calls, more=more
+
+def _rendered_answer(fields: dict[str, Any]) -> RenderedPart:
+    calls = [_call(call) for call in need_list(fields.get("tool_calls") or [], "tool_calls")]
+    reasoning = need_text(fields.get("reasoning_content") or "", "reasoning_content")
+    content = render.content_parts(fields.get("content"))
+    turn = Turn.CALLS if calls else Turn.ANSWER
+
+    def rendered(thoughts: str, bare: RenderedPart | None = None) -> RenderedPart:
+        answer = render.render_message(
+            _ASSISTANT, content, name=_name(fields), reasoning=thoughts, calls=calls
         )
+        return RenderedPart(*segments_of([answer]), turn, bare)
 
-    bare = _part(rendered(""), role, has_calls=bool(calls)) if reasoning else None
-    return _part(rendered(reasoning), role, has_calls=bool(calls), bare=bare)
+    return rendered(reasoning, rendered("")) if reasoning else rendered("")
 
 
-def _part(
-    rendered: bytes, role: str, *, has_calls: bool = False, bare: RenderedPart | None = None
-) -> RenderedPart:
-    turn = _TURNS.get(role, Turn.OTHER)
-    if role == _ASSISTANT and not has_calls:
-        turn = Turn.ANSWER
-    return RenderedPart(*segments_of([rendered]), turn, bare)
+def _name(fields: dict[str, Any]) -> str:
+    return need_text(fields.get("name") or "", "a message's name")
+
+
+def _part(rendered: bytes, role: str) -> RenderedPart:
+    return RenderedPart(*segments_of([rendered]), _TURNS.get(role, Turn.OTHER))
 
 
 def _call(call: object) -> bytes:

@@ -14,7 +14,9 @@ class DialectOptions:
     left out of what is forwarded. ``is_usage_asked``: streamed chat is asked for its usage where
     the client did not ask, and the added event is taken out again. ``is_inline_system_hoisted``
     and ``is_old_reasoning_stripped`` say what the model's template does with system messages
-    inside an Anthropic conversation, and with the reasoning of finished turns. The memo of
+    inside an Anthropic conversation, and with the reasoning of finished turns.
+    ``is_thinking_in_head``: it shows how hard to think (the switch, the effort) before or among
+    the messages; Kimi's shows it only behind the last one, where the answer begins. The memo of
     rendered parts holds at most ``memo_segments_max`` segments (about 150 bytes each).
     """
 
@@ -23,4 +25,5 @@ class DialectOptions:
     is_usage_asked: bool = True
     is_inline_system_hoisted: bool = False
     is_old_reasoning_stripped: bool = True
+    is_thinking_in_head: bool = False
     memo_segments_max: int = 300_000

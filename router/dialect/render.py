@@ -25,9 +25,16 @@ _CALL: Final = "c"
 _UNREADABLE_CALL: Final = "x"
 _DECLARED: Final = "d"
 _TOOL: Final = "f"
+_REFERENCE: Final = "n"
 
 _MEDIA_KINDS: Final = frozenset({"image_url", "video_url", "audio_url", "input_audio"})
-_FUNCTION_KEYS: Final = frozenset({"name", "description", "parameters", "strict"})
+_THOUGHT_KINDS: Final = frozenset({"thinking", "reasoning"})
+"""Parts of an assistant's content that SGLang takes and hands to no template."""
+
+_FUNCTION_KEYS: Final = ("description", "name", "parameters", "strict", "defer_loading")
+"""In SGLang's order, which is that of the keys that were not sent."""
+
+_LEFT_OUT_IF_NULL: Final = frozenset({"strict", "defer_loading"})
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
@@ -116,6 +123,15 @@ def media_part(kind: str, source: object) -> bytes:
     return part(_MEDIA, kind.encode(), fingerprint(json_bytes(source)).encode(), detail)
 
 
+def reference_part(name: object) -> bytes:
+    """A tool that is named for the model to look up.
+
+    Raises:
+        ShapeError: the name is not a string.
+    """
+    return part(_REFERENCE, need_text(name, "a tool reference's name").encode())
+
+
 def content_parts(content: object, *, separator: str = "") -> list[bytes]:
     """An OpenAI message's ``content``: a string, a list of parts, or nothing.
 
@@ -133,9 +149,11 @@ def content_parts(content: object, *, separator: str = "") -> list[bytes]:
         kind = need_object(item, "a content part").get("type")
         if kind == "text":
             items.append(need_text(item.get("text"), "a text part"))
+        elif kind == "tool_reference":
+            items.append(reference_part(item.get("name")))
         elif isinstance(kind, str) and kind in _MEDIA_KINDS:
             items.append(media_part(kind, item.get(kind)))
-        else:
+        elif not (isinstance(kind, str) and kind in _THOUGHT_KINDS):
             raise ShapeError(f"content of kind {kind!r}")
     return joined_parts(items, separator=separator)
 
@@ -191,16 +209,24 @@ def render_tools(tools: Sequence[bytes]) -> list[bytes]:
 def tool_part(
     function: dict[str, Any], *, kind: str = "function", is_deferred: object = None
 ) -> bytes:
-    """One tool; the known keys of ``function`` are printed in the order they were sent in.
+    """One tool as SGLang prints it.
+
+    The known keys of ``function`` keep the order they were sent in; those that are missing are
+    null and come last. ``is_deferred`` holds inside ``function`` too, if nothing is said there.
 
     Raises:
         ShapeError: the name is not a string.
     """
     need_text(function.get("name"), "a tool's name")
+    shown = {key: value for key, value in function.items() if key in _FUNCTION_KEYS}
+    for key in _FUNCTION_KEYS:
+        shown.setdefault(key, None)
+    if shown["defer_loading"] is None:
+        shown["defer_loading"] = is_deferred
     fields = [
         field
-        for key, value in function.items()
-        if key in _FUNCTION_KEYS
+        for key, value in shown.items()
+        if value is not None or key not in _LEFT_OUT_IF_NULL
         for field in (key.encode(), json_bytes(value))
     ]
     return part(_TOOL, kind.encode(), json_bytes(is_deferred), *fields)

@@ -43,6 +43,8 @@ ADMIN_KEY: Final = "key-of-the-operator"
 
 HEALTH_TIMEOUT_S: Final = 4
 """Until a health check of a hung engine fails, in whole seconds."""
+DISCONNECT_POLL_S: Final = 1
+"""How often a replica looks whether the client of a silent request has left, in whole seconds."""
 
 READY_S_MAX: Final = 240.0
 END_S_MAX: Final = 30.0
@@ -123,6 +125,7 @@ def _emulated(role: Role, *, time_scale: float) -> Running:
     words += ["--max-running-requests", str(role.max_running)]
     words += ["--context-tokens", str(CONTEXT_TOKENS)]
     words += ["--health-timeout", str(HEALTH_TIMEOUT_S)]
+    words += ["--disconnect-poll", str(DISCONNECT_POLL_S)]
     if role.max_queued is not None:
         words += ["--max-queued-requests", str(role.max_queued)]
     if role.api_key is not None:
@@ -132,6 +135,12 @@ def _emulated(role: Role, *, time_scale: float) -> Running:
     return emulate(*words, time_scale=time_scale)
 
 
+def _discard(process: Running) -> None:
+    """End it now, whatever still runs there."""
+    process.kill()
+    end(process)
+
+
 @contextmanager
 def emulated(roles: Iterable[Role], *, time_scale: float = 1.0) -> Iterator[dict[str, Member]]:
     """Emulated replicas in these roles, by the role's name."""
@@ -139,7 +148,7 @@ def emulated(roles: Iterable[Role], *, time_scale: float = 1.0) -> Iterator[dict
         started: list[tuple[Role, Running]] = []
         for role in roles:
             process = _emulated(role, time_scale=time_scale)
-            stack.callback(end, process)
+            stack.callback(_discard, process)
             started.append((role, process))
         members = {}
         for role, process in started:
@@ -181,8 +190,7 @@ def _environment() -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "SGLANG_USE_CPU_ENGINE": "1",
-        # A client that leaves while its request waits is noticed within this many seconds.
-        "SGLANG_REQUEST_STATE_WAIT_TIMEOUT": "1",
+        "SGLANG_REQUEST_STATE_WAIT_TIMEOUT": str(DISCONNECT_POLL_S),
         "SGLANG_HEALTH_CHECK_TIMEOUT": str(HEALTH_TIMEOUT_S),
     }
 

@@ -91,8 +91,7 @@ async def test_kill_one_replica_under_load() -> None:
         load = Load(started.router.url)
         timeout = aiohttp.ClientTimeout(total=30)
         async with aiohttp.ClientSession(timeout=timeout) as http, asyncio.TaskGroup() as group:
-            for n in range(N_SESSIONS):
-                group.create_task(load.session(http, n))
+            playing = [group.create_task(load.session(http, n)) for n in range(N_SESSIONS)]
             await load.until(lambda: sum(turn.is_whole for turn in load.turns) >= 2 * N_SESSIONS)
             before = len(load.turns)
             await asyncio.to_thread(victim.kill)
@@ -107,8 +106,10 @@ async def test_kill_one_replica_under_load() -> None:
                     # Another process makes it true: there is nothing to wait on but time.
                     while await state_of(http, started.router.admin_url, name) != "ready":  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
-                for n in range(N_SESSIONS, N_SESSIONS + 6):
+                playing += (
                     group.create_task(load.session(http, n))
+                    for n in range(N_SESSIONS, N_SESSIONS + 6)
+                )
                 returned = len(load.turns)
                 await load.until(
                     lambda: any(t.is_whole and t.replica == name for t in load.turns[returned:])
@@ -116,12 +117,14 @@ async def test_kill_one_replica_under_load() -> None:
             finally:
                 load.is_over = True
                 # The running turns end before the replica does.
-                await load.until(
-                    lambda: all(t.is_whole or t.status != 200 for t in load.turns[-9:])
-                )
+                await asyncio.wait(playing)
                 await asyncio.to_thread(end, back)
         view = httpx2.get(f"{started.router.admin_url}/fleet").json()
-    old = [turn for turn in load.turns if turn.session < N_SESSIONS]
+    judge([turn for turn in load.turns if turn.session < N_SESSIONS], name, view["totals"])
+
+
+def judge(old: list[Turn], name: str, totals: dict[str, int]) -> None:
+    """What may have happened to the sessions that ran when the replica of this name was killed."""
     lost = [turn for turn in old if not turn.is_whole]
     # Only streams that had begun at the killed replica may end early, each with an error event.
     assert all(turn.has_begun and turn.replica == name for turn in lost), lost
@@ -133,5 +136,8 @@ async def test_kill_one_replica_under_load() -> None:
     for n in range(N_SESSIONS):
         mine = [turn for turn in old if turn.session == n and turn.is_whole]
         changes = [b.reason for a, b in itertools.pairwise(mine) if a.replica != b.replica]
-        assert len(changes) == (1 if n in moved else 0), (n, changes)
-    assert view["totals"]["moves"] == 0
+        # A retry before the loss is known serves one request away; the home changes after it.
+        allowed = ([], ["retry"], ["rehome"], ["retry", "rehome"]) if n in moved else ([],)
+        assert changes in allowed, (n, changes)
+    assert totals["rehomes"] == len(moved)
+    assert totals["moves"] == 0

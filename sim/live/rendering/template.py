@@ -5,6 +5,7 @@ Order: tool declaration, messages in the order sent, generation prompt; no text 
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -15,22 +16,38 @@ from sim.live.rendering.bodies import BadBodyError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sim.live.rendering.bodies import ChatMessage, Part, Prompt, ToolCall
+    from sim.live.rendering.bodies import ChatMessage, Part, Prompt
 
 END: Final = "<|im_end|>"
 THINK_END: Final = "</think>"
 CALLS_BEGIN: Final = "<|tool_calls_section_begin|>"
 CALLS_END: Final = "<|tool_calls_section_end|>"
+_UNSHOWN_KINDS: Final = frozenset({"thinking", "reasoning", "tool_reference"})
 _CALL_BEGIN: Final = "<|tool_call_begin|>"
 _CALL_END: Final = "<|tool_call_end|>"
 _ARGUMENTS: Final = "<|tool_call_argument_begin|>"
 _OPENINGS: Final = {"user": "<|im_user|>", "assistant": "<|im_assistant|>"}
+_INTEGER_MIN: Final = -(2**63)
+_INTEGER_MAX: Final = 2**64 - 1
 _GENERATION: Final = "<|im_assistant|>assistant<|im_middle|><think>"
+_compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_spaced: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def to_json(value: object) -> str:
-    """JSON text with the order of keys as given, compact, non-ASCII characters as they are."""
-    return msgspec.json.encode(value).decode()
+def to_json(value: object, *, is_compact: bool = False) -> str:
+    """JSON text as templates print it: keys in the order given, non-ASCII characters as they are."""
+    return (_compact if is_compact else _spaced)(_as_read(value))
+
+
+def _as_read(value: Any) -> Any:  # noqa: ANN401  # any JSON value
+    """The value as orjson reads it: a whole number of more than 64 bits is a float."""
+    if isinstance(value, dict):
+        return {key: _as_read(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_as_read(inner) for inner in value]
+    if isinstance(value, int) and not _INTEGER_MIN <= value <= _INTEGER_MAX:
+        return float(value)
+    return value
 
 
 def render(prompt: Prompt) -> bytes:
@@ -41,17 +58,15 @@ def render(prompt: Prompt) -> bytes:
             that the emulator does not render.
     """
     out: list[str] = []
-    if prompt.functions:
-        tools = [
-            {"type": "function", "function": function, "defer_loading": None}
-            for function in prompt.functions
-        ]
-        out += ("<|im_system|>tool_declare<|im_middle|>", to_json(tools), END)
+    if prompt.tools:
+        declared = to_json(prompt.tools, is_compact=True)
+        out += ("<|im_system|>tool_declare<|im_middle|>", declared, END)
     settled = -1 if prompt.preserve_thinking else _last_plain_answer(prompt.messages)
     for index, message in enumerate(prompt.messages):
         _render_message(message, out, keeps_reasoning=index > settled)
     if prompt.add_generation_prompt:
         out.append(_GENERATION if prompt.is_thinking else _GENERATION + THINK_END)
+        out.append(prompt.opening)
     return "".join(out).encode()
 
 
@@ -78,40 +93,31 @@ def _render_message(message: ChatMessage, out: list[str], *, keeps_reasoning: bo
         out += ("<think>", reasoning or "", THINK_END)
     if role == "tool":
         out += ("## Return of ", message.tool_call_id or "", "\n")
-        out.append(_text(message.content, separator=" "))
-    else:
-        out.append(_text(message.content, separator=""))
+    out.append(_text(message.content, is_result=role == "tool"))
     if role == "assistant" and message.tool_calls:
         out.append(CALLS_BEGIN)
         for call in message.tool_calls:
-            out += call_text(call.id or "", to_json(_arguments(call)))
+            out += call_text(call.id or "", to_json(call.function.parsed()))
         out.append(CALLS_END)
     out.append(END)
 
 
-def _text(content: str | list[Part] | None, *, separator: str) -> str:
+def _text(content: str | list[Part] | None, *, is_result: bool) -> str:
+    """Parts are joined as they are; a result that is nothing but texts, by blanks."""
     if isinstance(content, str):
         return content
-    return separator.join(_part_text(part) for part in content or ())
+    parts = content or ()
+    is_spaced = is_result and all(part.type == "text" for part in parts)
+    return (" " if is_spaced else "").join(_part_text(part) for part in parts)
 
 
 def _part_text(part: Part) -> str:
     if part.type == "text":
         return part.text or ""
+    if part.type in _UNSHOWN_KINDS:
+        return ""
     if part.type == "image_url":
         # The engine fills the pad tokens from a hash of the picture: two pictures never match.
         digest = xxhash.xxh3_64_hexdigest(msgspec.json.encode(part.image_url))
         return f"<|media_begin|>image<|media_content|><|media_pad|>{digest}<|media_end|>"
     raise BadBodyError(f"content part of type {part.type!r} is not supported: send text or images")
-
-
-def _arguments(call: ToolCall) -> dict[str, Any]:
-    arguments = call.function.arguments
-    if arguments is None:
-        return {}
-    if isinstance(arguments, dict):
-        return arguments
-    try:
-        return msgspec.json.decode(arguments, type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise BadBodyError(f"arguments of tool call {call.id!r}: not a JSON object") from error

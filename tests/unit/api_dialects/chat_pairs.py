@@ -8,6 +8,7 @@ from tests.unit.api_dialects.pair_bodies import (
     CHAT,
     CHAT_BODY,
     CHAT_TOOLS,
+    Apart,
     Json,
     Pair,
     changed,
@@ -21,9 +22,14 @@ from tests.unit.api_dialects.pair_bodies import (
 
 
 def _chat(
-    name: str, right: Json | bytes, common: int | None = None, left: Json = CHAT_BODY
+    name: str,
+    right: Json | bytes,
+    common: int | None = None,
+    left: Json = CHAT_BODY,
+    *,
+    apart: Apart | None = None,
 ) -> Pair:
-    return pair(CHAT, left, name, right, common)
+    return pair(CHAT, left, name, right, common, apart=apart)
 
 
 def _content(index: int, content: object, body: Json = CHAT_BODY) -> Json:
@@ -44,6 +50,14 @@ _FINISHED: Json = changed(
         {"role": "user", "content": "Thanks. Next one."},
     ],
 )
+_UNDESCRIBED: Json = changed(CHAT_BODY, *_FUNCTION, "description")
+
+
+def _ending(message: Json) -> Json:
+    """The conversation up to the user's words, and one message more."""
+    return changed(CHAT_BODY, "messages", to=[*CHAT_BODY["messages"][:2], message])
+
+
 _NAMED = {"type": "function", "function": {"name": "bash"}}
 
 EQUAL_CHAT = [
@@ -100,12 +114,75 @@ EQUAL_CHAT = [
         "adapter by model or by lora_path",
         changed(CHAT_BODY, "model", to="kimi:sql"),
         left=changed(CHAT_BODY, "lora_path", to="sql"),
+        apart=Apart.ADAPTER,
     ),
     _chat(
         "order of chat_template_kwargs",
         changed(CHAT_BODY, "chat_template_kwargs", to={"a": 1, "thinking": False}),
         left=changed(CHAT_BODY, "chat_template_kwargs", to={"thinking": False, "a": 1}),
     ),
+    _chat(
+        "thinking switched off",
+        changed(CHAT_BODY, "chat_template_kwargs", to={"thinking": False}),
+    ),
+    _chat("reasoning_effort", changed(CHAT_BODY, "reasoning_effort", to="low")),
+    _chat("reasoning_effort none", changed(CHAT_BODY, "reasoning_effort", to="none")),
+    _chat(
+        "preserve_thinking null or missing",
+        changed(_FINISHED, "chat_template_kwargs", to={"preserve_thinking": None}),
+        left=_FINISHED,
+    ),
+    _chat(
+        "an assistant's words at the end, or a user's",
+        _ending({"role": "user", "content": "Yes."}),
+        left=_ending({"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}),
+    ),
+    _chat(
+        "calls at the end are not shown",
+        _ending({"role": "user", "content": ""}),
+        left=_ending({**CHAT_BODY["messages"][2], "content": None}),
+    ),
+    _chat(
+        "a thinking part",
+        _content(2, [{"type": "thinking", "thinking": "Hm."}, _text("I will read it.")]),
+    ),
+    _chat("strict null or missing", changed(CHAT_BODY, *_FUNCTION, "strict", to=None)),
+    _chat(
+        "unknown keys of a function", changed(CHAT_BODY, *_FUNCTION, "examples", to=["read a.py"])
+    ),
+    _chat(
+        "a description null, last or missing",
+        changed(_UNDESCRIBED, *_FUNCTION, "description", to=None),
+        left=_UNDESCRIBED,
+    ),
+    _chat(
+        "defer_loading null or missing", changed(CHAT_BODY, "tools", 0, "defer_loading", to=None)
+    ),
+    _chat(
+        "defer_loading of a tool, or also of its function",
+        changed(
+            changed(CHAT_BODY, *_FUNCTION, "defer_loading", to=True),
+            "tools",
+            0,
+            "defer_loading",
+            to=True,
+        ),
+        left=changed(CHAT_BODY, "tools", 0, "defer_loading", to=True),
+    ),
+    _chat(
+        "arguments as an object",
+        changed(CHAT_BODY, *_ARGUMENTS, to={"path": "a.py", "limit": 20}),
+    ),
+    _chat(
+        "a key twice in arguments",
+        changed(CHAT_BODY, *_ARGUMENTS, to='{"path": "b.py", "limit": 20, "path": "a.py"}'),
+    ),
+    _chat(
+        "a number written otherwise",
+        changed(CHAT_BODY, *_ARGUMENTS, to='{"path": "a.py", "limit": 1e3}'),
+        left=changed(CHAT_BODY, *_ARGUMENTS, to='{"path": "a.py", "limit": 1000.0}'),
+    ),
+    _chat("empty or null cache_salt", changed(CHAT_BODY, "cache_salt", to="")),
     _chat(
         "reasoning of a finished loop",
         changed(_FINISHED, "messages", 2, "reasoning_content", to="Quite other thoughts."),
@@ -131,30 +208,81 @@ DIFFERENT_CHAT = [
     _chat("no tools", changed(CHAT_BODY, "tools"), 0),
     _chat("tool_choice none", changed(CHAT_BODY, "tool_choice", to="none"), 0),
     _chat("tool_choice of a function", changed(CHAT_BODY, "tool_choice", to=_NAMED), 0),
-    _chat("cache_salt", changed(CHAT_BODY, "cache_salt", to="s"), 0),
-    _chat("extra_key", changed(CHAT_BODY, "extra_key", to="s"), 0),
+    _chat("cache_salt", changed(CHAT_BODY, "cache_salt", to="s"), 0, apart=Apart.CACHE),
+    _chat("extra_key", changed(CHAT_BODY, "extra_key", to="s"), 0, apart=Apart.CACHE),
     _chat(
         "cache_salt or extra_key",
         changed(CHAT_BODY, "extra_key", to="s"),
         0,
         changed(CHAT_BODY, "cache_salt", to="s"),
+        apart=Apart.CACHE,
     ),
-    _chat("adapter", changed(CHAT_BODY, "model", to="kimi:sql"), 0),
-    _chat("lora_path", changed(CHAT_BODY, "lora_path", to="sql"), 0),
+    _chat("adapter", changed(CHAT_BODY, "model", to="kimi:sql"), 0, apart=Apart.ADAPTER),
+    _chat("lora_path", changed(CHAT_BODY, "lora_path", to="sql"), 0, apart=Apart.ADAPTER),
     _chat(
-        "thinking switched off",
-        changed(CHAT_BODY, "chat_template_kwargs", to={"thinking": False}),
+        "an unknown chat_template_kwarg",
+        changed(CHAT_BODY, "chat_template_kwargs", to={"a": 1}),
         0,
+        apart=Apart.TEMPLATE,
     ),
-    _chat("reasoning_effort none", changed(CHAT_BODY, "reasoning_effort", to="none"), 0),
+    _chat("defer_loading", changed(CHAT_BODY, "tools", 0, "defer_loading", to=False), 0),
+    _chat(
+        "defer_loading of the function alone",
+        changed(CHAT_BODY, *_FUNCTION, "defer_loading", to=True),
+        0,
+        changed(CHAT_BODY, "tools", 0, "defer_loading", to=True),
+    ),
+    _chat(
+        "a description null or missing",
+        changed(CHAT_BODY, *_FUNCTION, "description"),
+        0,
+        changed(CHAT_BODY, *_FUNCTION, "description", to=None),
+    ),
+    _chat(
+        "a message's own tools",
+        changed(
+            CHAT_BODY, "messages", 0, "tools", to=[{**CHAT_TOOLS[0], "function": {"name": "x"}}]
+        ),
+        1,
+        apart=Apart.TEMPLATE,
+    ),
+    _chat(
+        "an assistant's words at the end, and in between",
+        _ending({"role": "assistant", "content": "Yes."}),
+        3,
+        changed(
+            _ending({"role": "assistant", "content": "Yes."}),
+            "messages",
+            to=[
+                *_ending({"role": "assistant", "content": "Yes."})["messages"],
+                {"role": "user", "content": "Go on."},
+            ],
+        ),
+    ),
+    _chat(
+        "continue_final_message",
+        changed(
+            _ending({"role": "assistant", "content": "Yes."}), "continue_final_message", to=True
+        ),
+        3,
+        _ending({"role": "assistant", "content": "Yes."}),
+    ),
     _chat("system text", _content(0, "You are an Agent."), 1),
     _chat("developer or system", changed(CHAT_BODY, "messages", 0, "role", to="developer"), 1),
     _chat("user text", _content(1, "Fix the lexer. Then stop."), 2),
     _chat("role", changed(CHAT_BODY, "messages", 1, "role", to="system"), 2),
-    _chat("an image", _content(1, [_text("Fix the parser. Then stop."), _IMAGE]), 2),
-    _chat("another image", _content(1, [_OTHER_IMAGE]), 2, _content(1, [_IMAGE])),
     _chat(
-        "an image's place", _content(1, [_IMAGE, _text("a")]), 2, _content(1, [_text("a"), _IMAGE])
+        "an image", _content(1, [_text("Fix the parser. Then stop."), _IMAGE]), 2, apart=Apart.MEDIA
+    ),
+    _chat(
+        "another image", _content(1, [_OTHER_IMAGE]), 2, _content(1, [_IMAGE]), apart=Apart.MEDIA
+    ),
+    _chat(
+        "an image's place",
+        _content(1, [_IMAGE, _text("a")]),
+        2,
+        _content(1, [_text("a"), _IMAGE]),
+        apart=Apart.MEDIA,
     ),
     _chat("assistant text", _content(2, "I read it."), 3),
     _chat(
@@ -174,7 +302,12 @@ DIFFERENT_CHAT = [
         3,
     ),
     _chat("a call's id", changed(CHAT_BODY, *_CALL, "id", to="read:1"), 3),
-    _chat("a call's name", changed(CHAT_BODY, *_CALL, "function", "name", to="bash"), 3),
+    _chat(
+        "a call's name",
+        changed(CHAT_BODY, *_CALL, "function", "name", to="bash"),
+        3,
+        apart=Apart.TEMPLATE,
+    ),
     _chat(
         "an argument's value",
         changed(CHAT_BODY, *_ARGUMENTS, to='{"path": "b.py", "limit": 20}'),
@@ -186,12 +319,25 @@ DIFFERENT_CHAT = [
         3,
     ),
     _chat(
+        "whole numbers of more than 64 bits",
+        changed(CHAT_BODY, *_ARGUMENTS, to='{"path": "a.py", "limit": 36893488147419103232}'),
+        3,
+        changed(CHAT_BODY, *_ARGUMENTS, to='{"path": "a.py", "limit": 36893488147419103233}'),
+        apart=Apart.REWRITTEN,
+    ),
+    _chat(
         "order of the arguments",
         changed(CHAT_BODY, *_ARGUMENTS, to='{"limit": 20, "path": "a.py"}'),
         3,
     ),
     _chat("no calls", changed(CHAT_BODY, "messages", 2, "tool_calls"), 3),
     _chat("tool result", _content(3, "def parse(): pass"), 4),
+    _chat(
+        "a reference to a tool",
+        _content(3, [_text("def parse(): ..."), {"type": "tool_reference", "name": "bash"}]),
+        4,
+        apart=Apart.TEMPLATE,
+    ),
     _chat("tool_call_id", changed(CHAT_BODY, "messages", 3, "tool_call_id", to="read:9"), 4),
     _chat("name of a tool", changed(CHAT_BODY, "messages", 3, "name", to="read"), 4),
     _chat(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.unit.api_dialects.pair_bodies import (
     MESSAGES,
     MESSAGES_BODY,
+    Apart,
     Json,
     Pair,
     changed,
@@ -18,15 +19,29 @@ from tests.unit.api_dialects.pair_bodies import (
 
 
 def _messages(
-    name: str, right: Json | bytes, common: int | None = None, left: Json = MESSAGES_BODY
+    name: str,
+    right: Json | bytes,
+    common: int | None = None,
+    left: Json = MESSAGES_BODY,
+    *,
+    apart: Apart | None = None,
 ) -> Pair:
-    return pair(MESSAGES, left, name, right, common)
+    return pair(MESSAGES, left, name, right, common, apart=apart)
 
 
 _SYSTEM_TEXT = "You are an agent.\ncwd /src"
 _RESULT = ("messages", 2, "content", 0)
 _USE = ("messages", 1, "content", 2)
 _OTHER_CCH = dumps(MESSAGES_BODY).replace(b"cch=00000", b"cch=fffff")
+
+
+def _ending(role: str, content: object) -> Json:
+    """The user's words, and one message more."""
+    message = {"role": role, "content": content}
+    return changed(MESSAGES_BODY, "messages", to=[MESSAGES_BODY["messages"][0], message])
+
+
+_REFERENCE = {"type": "tool_reference", "tool_name": "bash"}
 _INLINE = {"role": "system", "content": "A reminder."}
 
 EQUAL_MESSAGES = [
@@ -107,6 +122,61 @@ EQUAL_MESSAGES = [
         left=changed(MESSAGES_BODY, "thinking", to={"type": "enabled", "budget_tokens": 2000}),
     ),
     _messages(
+        "thinking off",
+        changed(MESSAGES_BODY, "thinking", to={"type": "disabled"}),
+        left=changed(MESSAGES_BODY, "thinking", to={"type": "adaptive"}),
+    ),
+    _messages("effort", changed(MESSAGES_BODY, "output_config", to={"effort": "low"})),
+    _messages("strict false or missing", changed(MESSAGES_BODY, "tools", 0, "strict", to=False)),
+    _messages(
+        "type of a tool of one's own", changed(MESSAGES_BODY, "tools", 0, "type", to="custom")
+    ),
+    _messages(
+        "type of a schema last or missing",
+        changed(MESSAGES_BODY, "tools", 1, "input_schema", to={"title": "Bash"}),
+        left=changed(
+            MESSAGES_BODY, "tools", 1, "input_schema", to={"title": "Bash", "type": "object"}
+        ),
+    ),
+    _messages(
+        "an answer of one text at the end, or a user's",
+        _ending("user", "Yes."),
+        left=_ending("assistant", [_text("Yes.")]),
+    ),
+    _messages(
+        "an answer before a message without content",
+        _ending("user", "Yes."),
+        left=changed(
+            MESSAGES_BODY,
+            "messages",
+            to=[*_ending("assistant", "Yes.")["messages"], {"role": "user", "content": []}],
+        ),
+    ),
+    _messages(
+        "an empty text in a result",
+        changed(MESSAGES_BODY, *_RESULT, "content", to=[_text("")]),
+        left=changed(MESSAGES_BODY, *_RESULT, "content"),
+    ),
+    _messages(
+        "a reference to no tool",
+        changed(
+            MESSAGES_BODY,
+            *_RESULT,
+            "content",
+            to=[_text("def parse(): ..."), {"type": "tool_reference"}],
+        ),
+    ),
+    _messages(
+        "an empty thinking block",
+        changed(MESSAGES_BODY, "messages", 1, "content", 0, "thinking", to=""),
+        left=changed(MESSAGES_BODY, "messages", 1, "content", 0),
+    ),
+    _messages(
+        "the billing line in a string, and nothing else",
+        changed(MESSAGES_BODY, "system", to="x-anthropic-billing-header: cch=1;"),
+        left=changed(MESSAGES_BODY, "system"),
+    ),
+    _messages(
         "blank system, or none",
         changed(MESSAGES_BODY, "system", to=" "),
         left=changed(MESSAGES_BODY, "system"),
@@ -116,14 +186,33 @@ EQUAL_MESSAGES = [
 DIFFERENT_MESSAGES = [
     _messages("order of the tools", reordered(MESSAGES_BODY, "tools"), 0),
     _messages("order inside input_schema", reordered(MESSAGES_BODY, "tools", 0, "input_schema"), 0),
+    _messages("adapter", changed(MESSAGES_BODY, "model", to="kimi:sql"), 0, apart=Apart.ADAPTER),
+    _messages("strict", changed(MESSAGES_BODY, "tools", 0, "strict", to=True), 0),
+    _messages("defer_loading", changed(MESSAGES_BODY, "tools", 0, "defer_loading", to=True), 0),
     _messages(
-        "thinking off",
-        changed(MESSAGES_BODY, "thinking", to={"type": "disabled"}),
-        0,
-        changed(MESSAGES_BODY, "thinking", to={"type": "enabled"}),
+        "a blank system block, or none",
+        changed(MESSAGES_BODY, "system", to=[_text(" ")]),
+        1,
+        changed(MESSAGES_BODY, "system"),
     ),
-    _messages("effort", changed(MESSAGES_BODY, "output_config", to={"effort": "low"}), 0),
-    _messages("adapter", changed(MESSAGES_BODY, "model", to="kimi:sql"), 0),
+    _messages(
+        "an answer of two parts at the end stays an answer",
+        _ending("assistant", [{"type": "thinking", "thinking": "Hm."}, _text("Yes.")]),
+        3,
+        _ending("user", "<think>Hm.\n</think>Yes."),
+    ),
+    _messages(
+        "a reference to a tool",
+        changed(MESSAGES_BODY, *_RESULT, "content", to=[_text("def parse(): ..."), _REFERENCE]),
+        5,
+    ),
+    _messages(
+        "another tool referred to",
+        changed(MESSAGES_BODY, *_RESULT, "content", to=[_REFERENCE]),
+        4,
+        changed(MESSAGES_BODY, *_RESULT, "content", to=[{**_REFERENCE, "tool_name": "read"}]),
+        apart=Apart.TEMPLATE,
+    ),
     _messages("tool_choice none", changed(MESSAGES_BODY, "tool_choice", to={"type": "none"}), 0),
     _messages("system text", changed(MESSAGES_BODY, "system", 2, "text", to="cwd /tmp"), 1),
     _messages(

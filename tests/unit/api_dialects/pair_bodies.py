@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 CHAT = "/v1/chat/completions"
@@ -16,11 +17,22 @@ MESSAGES = "/v1/messages"
 Json = dict[str, Any]
 
 
+class Apart(StrEnum):
+    """Why the tokens of one replica do not show what the chain tells apart."""
+
+    CACHE = "the tokens are equal, but the engine keeps their caches apart"
+    ADAPTER = "the replica has no adapters, and renders the prompt of its own model"
+    MEDIA = "the model takes text only, and refuses the request"
+    REWRITTEN = "SGLang rewrites it before it renders; the chain keeps what was sent"
+    TEMPLATE = "this template does not print it; others do"
+
+
 @dataclass(frozen=True)
 class Pair:
     """Two bodies for one path.
 
-    ``common`` is the number of leading segments that are equal; None if all are.
+    ``common`` is the number of leading segments that are equal; None if all are. ``apart`` is given
+    where a real replica with a Kimi-like template cannot show the difference.
     """
 
     name: str
@@ -28,6 +40,7 @@ class Pair:
     left: bytes
     right: bytes
     common: int | None = None
+    apart: Apart | None = None
 
     @property
     def label(self) -> str:
@@ -133,6 +146,61 @@ MESSAGES_BODY: Json = {
 }
 # Segments: 0 tools, 1 system, 2 user, 3 assistant, 4 tool result, 5 user.
 
+TWIN_CHAT: Json = {
+    "model": "kimi",
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+        {
+            "role": "assistant",
+            "content": "<think>Hm\n</think>Hello",
+            "tool_calls": [{"id": "c1", "function": {"name": "ls", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "a b"},
+    ],
+    "tools": [
+        {
+            "type": "function",
+            "function": {
+                "name": "ls",
+                "description": "",
+                "parameters": {"type": "object"},
+                "strict": False,
+            },
+        }
+    ],
+    "chat_template_kwargs": {"thinking": True},
+}
+TWIN_MESSAGES: Json = {
+    "model": "kimi",
+    "max_tokens": 1000,
+    "system": "Be brief.",
+    "messages": [
+        {"role": "user", "content": "Hi"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm", "signature": ""},
+                {"type": "text", "text": "Hello"},
+                {"type": "tool_use", "id": "c1", "name": "ls", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "c1",
+                    "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+                }
+            ],
+        },
+    ],
+    "tools": [{"name": "ls", "input_schema": {"type": "object"}}],
+    "thinking": {"type": "adaptive"},
+}
+# The same prompt in both APIs.
+
 REMOVED = object()
 
 
@@ -160,10 +228,18 @@ def reordered(body: Json, *path: str | int) -> Json:
     return changed(body, *path, to=flipped) if path else flipped
 
 
-def pair(path: str, left: Json, name: str, right: Json | bytes, common: int | None = None) -> Pair:
+def pair(
+    path: str,
+    left: Json,
+    name: str,
+    right: Json | bytes,
+    common: int | None = None,
+    *,
+    apart: Apart | None = None,
+) -> Pair:
     """A pair of a body and a changed one."""
     sent = right if isinstance(right, bytes) else dumps(right)
-    return Pair(name, path, dumps(left), sent, common)
+    return Pair(name, path, dumps(left), sent, common, apart)
 
 
 def text_part(text: str, **more: object) -> Json:

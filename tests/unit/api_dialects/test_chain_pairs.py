@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from router.dialect import DialectOptions, dialects
 from router.dialect.base import SessionSource
 from tests.unit.api_dialects.chain_pairs import CHAT, CHAT_BODY, MESSAGES, PAIRS, Pair, dumps
+from tests.unit.api_dialects.pair_bodies import TWIN_CHAT, TWIN_MESSAGES, changed
 
 if TYPE_CHECKING:
     from router.dialect.base import PromptFacts
@@ -51,7 +51,7 @@ def test_what_is_remembered_does_not_change_the_chain(pair: Pair) -> None:
 
 def test_a_prompt_that_only_grew_keeps_its_chain() -> None:
     whole = read(CHAT, dumps(CHAT_BODY))
-    for n_messages in range(1, len(CHAT_BODY["messages"])):
+    for n_messages in (1, 2):  # the third is the assistant's, which is shown otherwise at the end
         part = read(CHAT, dumps({**CHAT_BODY, "messages": CHAT_BODY["messages"][:n_messages]}))
         assert part.chain == whole.chain[: len(part.chain)]
         assert part.ends_bytes == whole.ends_bytes[: len(part.ends_bytes)]
@@ -68,51 +68,30 @@ def test_a_long_text_that_grew_keeps_its_first_segments() -> None:
 
 
 def test_both_dialects_agree_where_the_engine_renders_alike() -> None:
-    tool = {"name": "ls", "description": "", "parameters": {"type": "object"}, "strict": False}
-    chat = {
-        "messages": [
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
-            {
-                "role": "assistant",
-                "content": "<think>Hm\n</think>Hello",
-                "tool_calls": [{"id": "c1", "function": {"name": "ls", "arguments": "{}"}}],
-            },
-            {"role": "tool", "tool_call_id": "c1", "content": "a b"},
-        ],
-        "tools": [{"type": "function", "function": tool}],
-        "chat_template_kwargs": {"thinking": True},
-    }
-    messages = {
-        "system": "Be brief.",
-        "messages": [
-            {"role": "user", "content": "Hi"},
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "Hm", "signature": ""},
-                    {"type": "text", "text": "Hello"},
-                    {"type": "tool_use", "id": "c1", "name": "ls", "input": {}},
-                ],
-            },
-            {
-                "role": "user",
-                "content": [
-                    {
-                        "type": "tool_result",
-                        "tool_use_id": "c1",
-                        "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
-                    }
-                ],
-            },
-        ],
-        "tools": [{"name": "ls", "input_schema": {"type": "object"}}],
-        "thinking": {"type": "adaptive"},
-    }
-    assert read(CHAT, dumps(chat)).chain == read(MESSAGES, dumps(messages)).chain
+    messages = read(MESSAGES, dumps(TWIN_MESSAGES))
+    assert read(CHAT, dumps(TWIN_CHAT)).chain == messages.chain
 
-    without_strict = json.loads(json.dumps(chat).replace(', "strict": false', ""))
-    assert read(CHAT, dumps(without_strict)).chain[0] != read(MESSAGES, dumps(messages)).chain[0]
+    function = dict(TWIN_CHAT["tools"][0]["function"])
+    del function["strict"]
+    without_strict = changed(TWIN_CHAT, "tools", 0, "function", to=function)
+    assert read(CHAT, dumps(without_strict)).chain[0] != messages.chain[0]
+
+
+def test_thinking_is_in_the_head_where_the_template_shows_it_there() -> None:
+    shown = DialectOptions(is_thinking_in_head=True)
+    effort = dumps({**CHAT_BODY, "reasoning_effort": "low"})
+    switch = dumps({**CHAT_BODY, "chat_template_kwargs": {"thinking": False}})
+    budget = dumps({**TWIN_MESSAGES, "output_config": {"effort": "low"}})
+    off = dumps({**TWIN_MESSAGES, "thinking": {"type": "disabled"}})
+
+    for path, plain, other in (
+        (CHAT, CHAT_BODY, effort),
+        (CHAT, CHAT_BODY, switch),
+        (MESSAGES, TWIN_MESSAGES, budget),
+        (MESSAGES, TWIN_MESSAGES, off),
+    ):
+        assert read(path, dumps(plain)).chain == read(path, other).chain
+        assert read(path, dumps(plain), shown).chain[0] != read(path, other, shown).chain[0]
 
 
 def test_inline_system_messages_are_hoisted_where_the_template_does_so() -> None:
@@ -130,6 +109,14 @@ def test_inline_system_messages_are_hoisted_where_the_template_does_so() -> None
     assert read(MESSAGES, late).head_segments == 1
     assert read(MESSAGES, late, hoisted).chain[1] != read(MESSAGES, none, hoisted).chain[1]
     assert read(MESSAGES, blank, hoisted).chain == read(MESSAGES, none, hoisted).chain
+
+    answer = {"role": "assistant", "content": "Hi"}
+    ended = {"system": "Be brief.", "messages": [plain, answer, reminder]}
+    as_user = {"system": "Be brief.", "messages": [plain, {**answer, "role": "user"}, reminder]}
+    assert read(MESSAGES, dumps(ended), hoisted).chain == (
+        read(MESSAGES, dumps(as_user), hoisted).chain
+    )
+    assert read(MESSAGES, dumps(ended)).chain != read(MESSAGES, dumps(as_user)).chain
 
 
 def test_old_reasoning_is_kept_where_the_template_keeps_it() -> None:

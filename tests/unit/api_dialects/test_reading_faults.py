@@ -145,7 +145,8 @@ def test_large_numbers_keep_their_value() -> None:
     def chain(number: str) -> list[int]:
         call = {"id": "a", "function": {"name": "f", "arguments": '{"n": %s}' % number}}  # noqa: UP031
         message = {"role": "assistant", "tool_calls": [call]}
-        return list(dialect.read(json.dumps({"messages": [message]}).encode(), []).chain)
+        result = {"role": "tool", "tool_call_id": "a", "content": "b"}
+        return list(dialect.read(json.dumps({"messages": [message, result]}).encode(), []).chain)
 
     numbers = ["1", "1.0", "18446744073709551616", "18446744073709551617", "1e300", "-0.0", "1e400"]
     assert len({tuple(chain(number)) for number in numbers}) == len(numbers)

@@ -6,23 +6,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.live.rendering import pages
-from sim.live.rendering.answer import Answer, Cursor, Wish, compose
+from sim.live.rendering.answer import Answer, Cursor, Piece, Wish, compose
 from sim.live.rendering.bodies import ToolCallAsk
 from sim.live.rendering.template import END, THINK_END
 
 CALL = ToolCallAsk("write_file", {"path": "ä/ö.py", "text": 'print("日本")' * 20})
 
 
-def read_all(answer: Answer, prompt_bytes: int, steps: list[int]) -> tuple[str, int, str]:
+def read_all(answer: Answer, prompt_bytes: int, steps: list[int]) -> tuple[Piece, int]:
+    """All that becomes visible, as one piece, and how often a call was opened."""
     cursor = Cursor(answer, prompt_bytes=prompt_bytes)
-    text, n_opened, arguments = "", 0, ""
-    n_tokens = 0
+    whole = Piece()
+    n_tokens = n_opened = 0
     for step in [*steps, answer.n_tokens]:
         n_tokens = min(answer.n_tokens, n_tokens + step)
         piece = cursor.upto(n_tokens)
-        text, arguments = text + piece.text, arguments + piece.arguments
+        assert not (whole.text and piece.reasoning), "reasoning comes before the text"
+        whole.reasoning += piece.reasoning
+        whole.text += piece.text
+        whole.arguments += piece.arguments
         n_opened += piece.opens_call
-    return text, n_opened, arguments
+    return whole, n_opened
 
 
 @settings(deadline=None, max_examples=200)
@@ -32,6 +36,8 @@ def read_all(answer: Answer, prompt_bytes: int, steps: list[int]) -> tuple[str, 
     prompt_bytes=st.integers(4, 4000),
     seed=st.integers(0, 2**64 - 1),
     is_thinking=st.booleans(),
+    is_endless=st.booleans(),
+    reasoning_tokens=st.integers(0, 500),
     has_call=st.booleans(),
     steps=st.lists(st.integers(1, 60), max_size=40),
 )
@@ -42,24 +48,31 @@ def test_any_answer_is_whole_and_of_the_length_it_claims(
     prompt_bytes: int,
     seed: int,
     is_thinking: bool,
+    is_endless: bool,
+    reasoning_tokens: int,
     has_call: bool,
     steps: list[int],
 ) -> None:
-    wish = Wish(output_tokens, tokens_max, CALL if has_call else None, 3)
+    call = CALL if has_call else None
+    wish = Wish(output_tokens, tokens_max, call, 3, reasoning_tokens, is_endless)
     answer = compose(wish, prompt_bytes=prompt_bytes, seed=seed, is_thinking=is_thinking)
 
     assert 1 <= answer.n_tokens <= tokens_max
     assert answer.n_tokens == -(-len(answer.raw) // 4)
     assert (prompt_bytes + len(answer.raw)) // 4 == prompt_bytes // 4 + answer.n_tokens
-    text, n_opened, arguments = read_all(answer, prompt_bytes, steps)
-    assert text == answer.text == answer.text.strip()
+    seen, n_opened = read_all(answer, prompt_bytes, steps)
+    assert seen.text == answer.text == answer.text.strip()
+    assert seen.reasoning == answer.reasoning == answer.reasoning.strip()
+    assert len(answer.reasoning) <= 4 * reasoning_tokens * is_thinking
     if answer.finish == "tool_calls":
         assert answer.call is not None
         assert answer.call.call_id == "functions.write_file:3"
-        assert (n_opened, arguments) == (1, answer.call.arguments.decode())
+        assert (n_opened, seen.arguments) == (1, answer.call.arguments.decode())
     else:
-        assert (n_opened, arguments) == (0, "")
-    head = THINK_END if is_thinking else ""
+        assert (n_opened, seen.arguments) == (0, "")
+    if is_endless:
+        assert (answer.n_tokens, answer.finish) == (tokens_max, "length")
+    head = answer.reasoning + (THINK_END if is_thinking else "")
     if answer.finish == "stop":
         assert answer.raw.decode() == head + answer.text + END
         assert answer.n_tokens == output_tokens
@@ -84,6 +97,16 @@ def test_page_ids_stand_for_everything_before() -> None:
     assert set(pages.page_ids(base, 0)).isdisjoint(pages.page_ids(changed, 0))
     assert pages.page_ids(base, 0) != pages.page_ids(base, pages.seed_of("tenant"))
     assert pages.page_ids(base + b"tail", 0) == pages.page_ids(base, 0)
+
+
+def test_reasoning_counts_with_the_mark_that_ends_it() -> None:
+    wish = Wish(100, 1000, reasoning_tokens=30)
+    answer = compose(wish, prompt_bytes=400, seed=1, is_thinking=True)
+    cursor = Cursor(answer, prompt_bytes=400)
+    assert len(answer.reasoning) == 120
+    assert [cursor.reasoning_tokens(n) for n in (0, 1, 31, 32, 100)] == [0, 1, 31, 32, 32]
+    mute = compose(wish, prompt_bytes=400, seed=1, is_thinking=False)
+    assert (mute.reasoning, Cursor(mute, prompt_bytes=400).reasoning_tokens(100)) == ("", 0)
 
 
 def test_answers_depend_on_the_prompt_alone() -> None:

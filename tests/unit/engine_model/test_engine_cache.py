@@ -85,17 +85,32 @@ def test_pages_found_on_the_way_are_shared() -> None:
     assert tree.pinned_pages == 0
 
 
-def test_eviction_takes_the_coldest_end_and_no_more_than_asked() -> None:
+def test_eviction_takes_whole_runs_from_the_coldest_end() -> None:
     tree = PrefixTree()
-    for name in (1, 2, 3):
+    names = (1, 2, 3)
+    for name in names:
         add(tree, run_of(name, 10, shared=4))
     tree.touch(run_of(1, 10, shared=4), 10)
-    assert tree.evict(4) == 4
-    assert [held(tree, run_of(name, 10, shared=4)) for name in (1, 2, 3)] == [10, 6, 10]
-    assert tree.evict(5) == 5
-    assert [held(tree, run_of(name, 10, shared=4)) for name in (1, 2, 3)] == [10, 4, 7]
-    assert tree.evict(10) == 10
-    assert [held(tree, run_of(name, 10, shared=4)) for name in (1, 2, 3)] == [3, 3, 3]
+    assert tree.evict(4) == 6
+    assert [held(tree, run_of(name, 10, shared=4)) for name in names] == [10, 4, 10]
+    assert tree.evict(6) == 6
+    assert [held(tree, run_of(name, 10, shared=4)) for name in names] == [10, 4, 4]
+    assert tree.evict(7) == 10
+    assert [held(tree, run_of(name, 10, shared=4)) for name in names] == [0, 0, 0]
+    check_tree(tree)
+
+
+def test_what_was_added_at_once_is_dropped_at_once() -> None:
+    """A session's turns are runs of their own, and where another session left it cuts one."""
+    tree = PrefixTree()
+    for n_pages in (10, 14, 20):
+        add(tree, run_of(1, n_pages))
+    assert tree.evict(1) == 6
+    assert held(tree, run_of(1, 20)) == 14
+    tree.unlock(tree.lock(run_of(1, 20), 12))
+    assert tree.evict(1) == 2
+    assert tree.evict(1) == 2
+    assert held(tree, run_of(1, 20)) == 10
     check_tree(tree)
 
 
