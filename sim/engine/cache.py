@@ -2,8 +2,10 @@
 
 An id stands for its page and everything before it, so equality at one index of a run implies
 equality before it, and a mismatch is found by bisection. The pages held form a prefix-closed set:
-eviction takes pages from the end of the coldest leaf, never from the middle. A pinned node, and
-with it every node above, is never evicted.
+eviction takes from the end of the coldest leaf, never from the middle. It takes whole *runs*, as
+SGLang's does: what was added by one call, or a part of it where another prompt went on from its
+middle. A node that grew in place holds several. A pinned node, and with it every node above, is
+never evicted.
 """
 
 from __future__ import annotations
@@ -17,18 +19,19 @@ if TYPE_CHECKING:
 
 
 class Node:
-    """A run of consecutive pages that follows ``parent``'s run.
+    """Consecutive pages that follow ``parent``'s.
 
-    ``pins`` counts the holders of this node and of all below it. ``used_at`` is the tree's own
+    ``cuts`` are the indexes, none of them 0, at which its second and further runs begin. ``pins`` counts the holders of this node and of all below it. ``used_at`` is the tree's own
     count of uses, not a time.
     """
 
-    __slots__ = ("children", "ids", "is_listed", "parent", "pins", "serial", "used_at")
+    __slots__ = ("children", "cuts", "ids", "is_listed", "parent", "pins", "serial", "used_at")
 
     def __init__(
         self, ids: array[int], parent: Node | None, *, pins: int, used_at: int, serial: int
     ) -> None:
         self.ids = ids
+        self.cuts: list[int] = []
         self.parent = parent
         self.children: dict[int, Node] = {}
         self.pins = pins
@@ -121,9 +124,10 @@ class PrefixTree:
             node = child
 
     def evict(self, n_pages: int) -> int:
-        """Drop up to ``n_pages`` unpinned pages, coldest leaf first, each from its end.
+        """Drop unpinned runs, coldest leaf first, until ``n_pages`` pages are dropped.
 
-        Answers how many were dropped: fewer only where all that is left is pinned.
+        Answers how many were: more where the last run was longer than needed, fewer only where all
+        that is left is pinned.
         """
         dropped = 0
         while dropped < n_pages and self._coldest:
@@ -134,13 +138,12 @@ class PrefixTree:
             if node.used_at != used_at:
                 self._list(node)
                 continue
-            excess = len(node.ids) - (n_pages - dropped)
-            if excess > 0:
-                dropped = n_pages
-                del node.ids[excess:]
+            start = node.cuts.pop() if node.cuts else 0
+            dropped += len(node.ids) - start
+            if start:
+                del node.ids[start:]
                 self._list(node)
-                break
-            dropped += len(node.ids)
+                continue
             parent = node.parent
             del parent.children[node.ids[0]]
             node.parent = None
@@ -178,6 +181,8 @@ class PrefixTree:
         """Cut a node after ``count`` pages. Holders of ``lower`` keep it; answers the new upper."""
         upper = self._new(lower.ids[:count], lower.parent, pins=lower.pins)
         upper.used_at = lower.used_at
+        upper.cuts = [cut for cut in lower.cuts if cut < count]
+        lower.cuts = [cut - count for cut in lower.cuts if cut > count]
         lower.ids = lower.ids[count:]
         lower.parent = upper
         upper.children[lower.ids[0]] = lower
@@ -188,6 +193,7 @@ class PrefixTree:
         self.n_pages += len(ids)
         self.pinned_pages += len(ids)
         if node is not self._root and not node.children and node.pins == 1:
+            node.cuts.append(len(node.ids))
             node.ids.extend(ids)
             return node
         return self._new(ids, node, pins=1)

@@ -59,6 +59,8 @@ def check_tree(tree: PrefixTree) -> None:
         pages += len(node.ids)
         pinned += len(node.ids) if node.pins else 0
         assert len(node.ids), "4: an empty run breaks the chain of pages"
+        edges = [0, *node.cuts, len(node.ids)]
+        assert edges == sorted(set(edges)), f"4: runs of a node overlap: {edges}"
         assert node.parent is not None, "4: a node is cut off from the tree"
         assert node.parent.children[node.ids[0]] is node, "4: a run is not found by its first page"
         below = sum(child.pins for child in node.children.values())

@@ -15,6 +15,7 @@ token; how often the caller asks changes no outcome.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sim.engine.requests import Loads, Progress, PromptTooLong, QueueFull
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from replica.hardware.profiles import EngineFacts
     from sim.engine.pool import Holding, KvPool
-    from sim.engine.requests import EngineRequest, Event
+    from sim.engine.requests import EngineRequest, Event, LoadReport
 
 
 class ReplicaModel:
@@ -156,6 +157,13 @@ class ReplicaModel:
             total_ended=totals.ended,
             total_aborted=totals.aborted,
         )
+
+    def report(self, now_s: float) -> LoadReport:
+        """What the engine told last of itself; while idle it tells all the time."""
+        scheduler = self._scheduler
+        scheduler.run(now_s)
+        last = scheduler.reporter.last
+        return replace(last, at_s=now_s) if scheduler.step is None else last
 
     def holdings(self) -> list[Holding]:
         """What each admitted request holds of the pool, for the checks."""

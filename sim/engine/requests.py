@@ -129,3 +129,32 @@ class Loads:
         return (
             self.total_cached_tokens / self.total_prompt_tokens if self.total_prompt_tokens else 0.0
         )
+
+
+@dataclass(slots=True, frozen=True)
+class LoadReport:
+    """What a replica told of itself last; :mod:`sim.engine.reporting` says when it does.
+
+    The state is that at ``at_s``, just after the next step was formed. ``running`` requests generate.
+    One whose prompt is being computed is neither running nor waiting; what is left of a prompt that
+    two steps more will not finish counts as ``waiting_uncached_tokens``. For the waiting prompts,
+    ``waiting_tokens`` long, that number is an estimate from the hit ratio of recent prefill steps.
+    ``used_tokens`` are whole pages that hold computed tokens of admitted requests. ``hit_ratio`` is
+    the last prefill step's, ``generated_per_s`` 0 while idle. The ``total_prefill_*`` counters lack
+    the step that ended at ``at_s``, unless the engine fell idle with it.
+
+    ``decode_moments`` are sums over generation steps of 1, batch, microseconds, batch squared, batch
+    times microseconds, and tokens; None before the first step.
+    """
+
+    at_s: float
+    running: int = 0
+    waiting: int = 0
+    waiting_tokens: int = 0
+    waiting_uncached_tokens: int = 0
+    used_tokens: int = 0
+    generated_per_s: float = 0.0
+    hit_ratio: float = 0.0
+    total_prefill_uncached_tokens: int = 0
+    total_prefill_busy_s: float = 0.0
+    decode_moments: tuple[float, ...] | None = None

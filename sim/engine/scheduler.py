@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from sim.engine.pool import KvPool
+from sim.engine.reporting import Reporter, Totals
 from sim.engine.requests import Began, Ended, EndReason
 from sim.engine.stretch import Job, PrefillStep, Stretch, stretch_of
 
@@ -21,34 +22,12 @@ if TYPE_CHECKING:
     from sim.engine.requests import EngineRequest, Event
 
 
-class Totals:
-    """Counters that only grow."""
-
-    __slots__ = (
-        "aborted",
-        "cached_tokens",
-        "decode_busy_s",
-        "ended",
-        "generated_tokens",
-        "host_tokens",
-        "prefill_busy_s",
-        "prefill_tokens",
-        "prompt_tokens",
-        "verify_steps",
-    )
-
-    def __init__(self) -> None:
-        self.prompt_tokens = self.cached_tokens = self.host_tokens = 0
-        self.prefill_tokens = self.generated_tokens = self.verify_steps = 0
-        self.ended = self.aborted = 0
-        self.prefill_busy_s = self.decode_busy_s = 0.0
-
-
 class Scheduler:
     """The schedule of one replica, with all that depends on it.
 
     ``jobs`` are those whose last event is not out; ``waiting`` the ones not admitted yet, in order
-    of arrival; ``events`` what happened since the driver last took them; ``now_s`` how far it ran.
+    of arrival; ``partial`` the one whose prompt the prefill step in progress cuts; ``events`` what
+    happened since the driver last took them; ``now_s`` how far it ran.
     """
 
     def __init__(self, facts: EngineFacts, dice: random.Random | None) -> None:
@@ -64,8 +43,9 @@ class Scheduler:
         self.decoding: list[Job] = []
         self.events: list[Event] = []
         self.totals = Totals()
-        self.waiting_uncached_tokens = 0
-        self._partial: Job | None = None  # the prompt that the prefill step in progress cuts
+        self.waiting_tokens = self.waiting_uncached_tokens = 0
+        self.partial: Job | None = None
+        self.reporter = Reporter()
         self._has_leaving = False  # some of the decoding jobs have ended and hold pages still
         self._dice = dice
 
@@ -74,13 +54,25 @@ class Scheduler:
         before_s = now_s if self.now_s is None else self.now_s
         assert now_s >= before_s, f"time went back from {before_s} to {now_s}"
         self.now_s = now_s
-        step = self.step
-        while step is not None and step.end_s <= now_s:
-            if isinstance(step, PrefillStep):
-                self._finish_prefill(step)
-            else:
-                self._finish_stretch(step)
-            step = self._start_step(step.end_s)
+        while self.step is not None and self.step.end_s <= now_s:
+            self._finish(self.step)
+        if isinstance(self.step, Stretch):
+            self.reporter.follow(self, self.step, now_s)
+
+    def _finish(self, step: PrefillStep | Stretch) -> None:
+        """Apply a step that has ended, start the next one, and report where a report is due."""
+        totals = self.totals
+        tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
+        if isinstance(step, PrefillStep):
+            self._finish_prefill(step)
+        else:
+            self.reporter.stretch_ended(self, step)
+            self._finish_stretch(step)
+        self._start_step(step.end_s)
+        if self.step is None:
+            tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
+        if self.step is None or isinstance(step, PrefillStep):
+            self.reporter.tell(self, step.end_s, tokens=tokens, busy_s=busy_s)
 
     def enqueue(self, request: EngineRequest, now_s: float) -> None:
         """Take a valid request at ``now_s``, up to which the schedule has run."""
@@ -89,6 +81,7 @@ class Scheduler:
         job = Job(request, uncached_tokens=uncached)
         self.jobs[request.rid] = job
         self.waiting.append(job)
+        self.waiting_tokens += request.prompt_tokens
         self.waiting_uncached_tokens += uncached
         if len(self.waiting) == 1:
             self._reconsider(now_s)
@@ -99,6 +92,7 @@ class Scheduler:
         if job.holding is None:
             was_head = self.waiting[0] is job
             self.waiting.remove(job)
+            self.waiting_tokens -= job.request.prompt_tokens
             self.waiting_uncached_tokens -= job.uncached_tokens
             if not was_head:
                 return
@@ -132,7 +126,7 @@ class Scheduler:
             self.step.cut(now_s)
             self.run(now_s)
 
-    def _start_step(self, at_s: float) -> PrefillStep | Stretch | None:
+    def _start_step(self, at_s: float) -> None:
         """Begin the next step, if there is anything to do, after freeing what has ended."""
         if self._has_leaving:
             self._has_leaving = False
@@ -144,7 +138,7 @@ class Scheduler:
         self.step = self._form_prefill(at_s)
         if self.step is None and self.decoding:
             self.step = stretch_of(self.decoding, self.facts, at_s)
-        return self.step
+            self.reporter.stretch_began(self.step)
 
     def _form_prefill(self, at_s: float) -> PrefillStep | None:
         """The next prefill step: the prompt that was cut, then as many waiting ones as fit."""
@@ -152,8 +146,8 @@ class Scheduler:
         budget = self.facts.chunk_tokens
         admitted = len(self.decoding)
         parts: list[tuple[Job, int]] = []
-        job = self._partial
-        self._partial = None
+        job = self.partial
+        self.partial = None
         while budget >= page:
             if job is None:
                 job = self._admit_next(admitted)
@@ -164,7 +158,7 @@ class Scheduler:
             parts.append((job, n_tokens))
             admitted += 1
             if n_tokens < left:
-                self._partial = job
+                self.partial = job
                 break
             budget -= n_tokens
             job = None
@@ -191,6 +185,7 @@ class Scheduler:
         if holding is None:
             return None
         self.waiting.popleft()
+        self.waiting_tokens -= request.prompt_tokens
         self.waiting_uncached_tokens -= job.uncached_tokens
         page = self.facts.page_tokens
         job.holding = holding
@@ -216,19 +211,25 @@ class Scheduler:
         page = self.facts.page_tokens
         totals = self.totals
         totals.prefill_busy_s += step.end_s - step.start_s
+        hit_tokens = new_tokens = 0
         for job, n_tokens in step.parts:
             request, holding = job.request, job.holding
             assert holding is not None, "a prefill step holds admitted jobs only"
-            totals.prefill_tokens += n_tokens
+            new_tokens += n_tokens
+            found_tokens = (holding.device_pages + holding.host_pages) * page
+            if job.computed_tokens == found_tokens:
+                hit_tokens += found_tokens
             job.computed_tokens += n_tokens
             pages = min(len(request.pages), job.computed_tokens // page)
             self.pool.store(holding, request.pages, pages)
             if job.ended_tokens is not None:
                 self.pool.release(holding)
-                if self._partial is job:
-                    self._partial = None
+                if self.partial is job:
+                    self.partial = None
             elif job.computed_tokens == request.prompt_tokens:
                 self._begin(job, holding, step.end_s)
+        totals.prefill_tokens += new_tokens
+        self.reporter.prefilled(step.end_s, hit_tokens=hit_tokens, new_tokens=new_tokens)
 
     def _begin(self, job: Job, holding: Holding, at_s: float) -> None:
         """The first token is out; pages for the rest are allocated."""

@@ -86,18 +86,30 @@ class PrefillStep:
 class Stretch:
     """``n_steps`` generation steps of one set of jobs from ``start_s`` on.
 
-    Step 1 takes ``first_s``, each later one ``growth_s`` more than the one before.
+    Step 1 takes ``first_s``, each later one ``growth_s`` more than the one before. All jobs together
+    are ``batch``, and yield ``tokens_per_step`` on average.
     """
 
-    __slots__ = ("end_s", "first_s", "growth_s", "n_steps", "start_s")
+    __slots__ = ("batch", "end_s", "first_s", "growth_s", "n_steps", "start_s", "tokens_per_step")
 
-    def __init__(self, start_s: float, *, first_s: float, growth_s: float, n_steps: int) -> None:
+    def __init__(
+        self,
+        start_s: float,
+        *,
+        first_s: float,
+        growth_s: float,
+        n_steps: int,
+        batch: int = 1,
+        tokens_per_step: float = 1.0,
+    ) -> None:
         assert first_s > 0.0, f"a step takes {first_s} s"
         assert 0.0 <= growth_s <= first_s, f"steps of {first_s} s grow by {growth_s} s"
         self.start_s = start_s
         self.first_s = first_s
         self.growth_s = growth_s
         self.n_steps = n_steps
+        self.batch = batch
+        self.tokens_per_step = tokens_per_step
         self.end_s = self.end_of(n_steps)
 
     def end_of(self, step: int) -> float:
@@ -142,4 +154,11 @@ def stretch_of(jobs: Iterable[Job], facts: EngineFacts, start_s: float) -> Stret
     assert n_steps, "a stretch needs running jobs, each with a step to go"
     first_s = facts.step_s(batch, context / batch)
     later_s = facts.step_s(batch, (context + growth) / batch)
-    return Stretch(start_s, first_s=first_s, growth_s=later_s - first_s, n_steps=n_steps)
+    return Stretch(
+        start_s,
+        first_s=first_s,
+        growth_s=later_s - first_s,
+        n_steps=n_steps,
+        batch=batch,
+        tokens_per_step=growth,
+    )

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import signal
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,14 +16,19 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from sim.engine.replica_model import ReplicaModel
+from sim.live.serving.answers import answer
+from sim.live.serving.control_api import ControlApi
 from sim.live.serving.counters import Counters
 from sim.live.serving.dialects import ChatDialect, Dialect, MessagesDialect
 from sim.live.serving.faults import FaultPlan
-from sim.live.serving.generation import JSON, Generator
+from sim.live.serving.generation import Generator
+from sim.live.serving.health_api import HealthApi
+from sim.live.serving.info_api import InfoApi
+from sim.live.serving.keys import is_allowed
+from sim.live.serving.loads_api import LoadsApi
 from sim.live.serving.options import BODY_BYTES_MAX, EmulatorOptions
 from sim.live.serving.pacer import Pacer
-from sim.live.serving.state_api import StateApi
-from sim.live.serving.wire import encode
+from sim.live.serving.tokens_api import TokensApi
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EmulatedReplica", "EmulatorOptions", "serve_until_signalled", "sized", "start"]
 
-_OPEN_PATHS: Final = ("/health", "/ready", "/metrics", "/emulator/")
+_UNAUTHORIZED: Final = {"error": "Unauthorized"}
 _READ_BUFFER_BYTES: Final = 2**20
 _SHUTDOWN_S: Final = 0.1
 _LOG: Final = logging.getLogger("homeport.emulator")
@@ -97,16 +101,19 @@ class EmulatedReplica:
 
     def _application(self) -> web.Application:
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[self._guard])
-        state = StateApi(
-            self.options,
-            self._pacer,
-            self._counters,
-            self._faults,
-            is_draining=lambda: self._is_draining,
-        )
-        app.add_routes(state.routes())
-        app.router.add_post("/v1/chat/completions", self._generating(ChatDialect()))
-        app.router.add_post("/v1/messages", self._generating(MessagesDialect()))
+        options, pacer = self.options, self._pacer
+        routes = [
+            *HealthApi(options, pacer, is_draining=lambda: self._is_draining).routes(),
+            *LoadsApi(options, pacer, self._counters).routes(),
+            *InfoApi(options, pacer).routes(),
+            *TokensApi(options).routes(),
+            *ControlApi(pacer, self._faults).routes(),
+            web.post("/v1/chat/completions", self._generating(ChatDialect())),
+            web.post("/v1/messages", self._generating(MessagesDialect())),
+        ]
+        for route in routes:
+            route.kwargs["expect_handler"] = self._continue
+        app.add_routes(routes)
         return app
 
     def _generating(self, dialect: Dialect) -> Handler:
@@ -118,19 +125,23 @@ class EmulatedReplica:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check the key before the body is read, and shape the errors of the HTTP layer."""
-        key = self.options.api_key
-        if key is not None and not request.path.startswith(_OPEN_PATHS):
-            given = request.headers.get("Authorization", "")
-            if not hmac.compare_digest(given.encode(), f"Bearer {key}".encode()):
-                return _error(HTTPStatus.UNAUTHORIZED, {"error": "Unauthorized"})
+        if not is_allowed(request, self.options):
+            return answer(_UNAUTHORIZED, status=HTTPStatus.UNAUTHORIZED)
         try:
             return await handler(request)
         except web.HTTPException as error:
-            return _error(error.status, {"detail": error.reason})
+            response = answer({"detail": error.reason}, status=error.status)
+            if "Allow" in error.headers:
+                response.headers["Allow"] = error.headers["Allow"]
+            return response
 
-
-def _error(status: int, body: dict[str, str]) -> web.Response:
-    return web.Response(status=status, body=encode(body), content_type=JSON)
+    async def _continue(self, request: web.Request) -> web.StreamResponse | None:
+        """Ask for the body of a client that waits to be asked, unless its key is wrong."""
+        if not is_allowed(request, self.options):
+            return answer(_UNAUTHORIZED, status=HTTPStatus.UNAUTHORIZED)
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # nothing of the answer is out yet
+        return None
 
 
 def sized(
@@ -139,6 +150,7 @@ def sized(
     capacity_tokens: int | None = None,
     host_tokens: int | None = None,
     max_running_requests: int | None = None,
+    context_tokens: int | None = None,
 ) -> EngineFacts:
     """A profile with other sizes where given, rounded down to whole pages (at least one page)."""
     page = facts.page_tokens
@@ -149,6 +161,7 @@ def sized(
         capacity_tokens=max(1, capacity // page) * page,
         host_capacity_tokens=host_capacity // page * page,
         max_running_requests=max_running_requests or facts.max_running_requests,
+        context_tokens_max=context_tokens or facts.context_tokens_max,
     )
 
 

@@ -61,9 +61,10 @@ async def test_a_growing_conversation_is_cached_to_the_page(client: AsyncAnthrop
         ) as stream:
             done = await stream.get_final_message()
         usage = done.usage
-        assert usage.cache_read_input_tokens == before
+        cached = usage.cache_read_input_tokens or 0  # left out where nothing was cached
+        assert cached == before
         assert usage.output_tokens == 150 + turn
-        prompt_tokens = usage.input_tokens + usage.cache_read_input_tokens
+        prompt_tokens = usage.input_tokens + cached
         # The last token was never fed back, so it has no KV.
         before = (prompt_tokens + usage.output_tokens - 1) // 64 * 64
         assert before > 0

@@ -57,9 +57,6 @@ async def test_loads_follow_the_requests(http: aiohttp.ClientSession) -> None:
     assert load["num_running_reqs"] == load["num_waiting_reqs"] == 0
     assert load["total_prefill_uncached_tokens"] == usage["prompt_tokens"]
     assert load["total_prefill_busy_us"] > 0
-    assert load["gen_throughput"] > 0
-    async with http.get("/v1/loads?include=nonsense") as response:
-        assert response.status == 400
 
 
 async def test_server_info_names_the_profile(http: aiohttp.ClientSession) -> None:

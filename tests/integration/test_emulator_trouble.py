@@ -66,7 +66,13 @@ async def test_a_full_queue_is_told_in_each_form(
         async with http.post(CHAT, json=body()) as response:
             assert response.status == 503
             text = "The request queue is full."
-            assert await response.json() == {"message": text, "type": "503", "code": 503}
+            assert await response.json() == {
+                "object": "error",
+                "message": text,
+                "type": "503",
+                "param": None,
+                "code": 503,
+            }
         async with http.post(CHAT, json=body(stream=True)) as response:
             assert response.status == 200
             event, done, _ = (await response.text()).split("\n\n")
@@ -79,11 +85,17 @@ async def test_a_full_queue_is_told_in_each_form(
                 "code": 503,
             }
             assert done == "data: [DONE]"
-        for is_stream in (False, True):
-            async with http.post(MESSAGES, json=body(stream=is_stream)) as response:
-                assert response.status == 503
-                error = (await response.json())["error"]
-                assert error == {"type": "overloaded_error", "message": text}
+        async with http.post(MESSAGES, json=body(max_tokens=9)) as response:
+            assert response.status == 503
+            error = (await response.json())["error"]
+            assert error == {"type": "overloaded_error", "message": "Internal server error"}
+        async with http.post(MESSAGES, json=body(stream=True, max_tokens=9)) as response:
+            assert response.status == 200
+            start, failed, stop = (await response.text()).strip().split("\n\n")
+            assert start.startswith("event: message_start\n")
+            error = json.loads(failed.removeprefix("event: error\ndata: "))["error"]
+            assert error == {"type": "overloaded_error", "message": text}
+            assert stop.startswith("event: message_stop\n")
         waiting.cancel()
     await until(lambda: replica.loads.waiting == 0)
 
@@ -102,15 +114,15 @@ async def test_a_client_that_leaves_ends_the_generation(
     assert replica.loads.total_aborted == 1
 
 
-async def test_abort_matches_ids_by_prefix(http: aiohttp.ClientSession) -> None:
+async def test_abort_takes_along_the_ids_that_begin_so(http: aiohttp.ClientSession) -> None:
     async with http.post(CHAT, json={**LONG, "rid": "abcdef"}) as response:
         async with http.post(CHAT, json={**LONG, "rid": "abcdef"}) as twice:
             assert twice.status == 400
             assert "Duplicate request ID" in (await twice.json())["message"]
-        async with http.post("/abort_request", json={"rid": "zzz"}) as nothing:
-            assert nothing.status == 200
-        async with http.post("/abort_request", json={"rid": "abc"}) as aborted:
-            assert aborted.status == 200
+        for rid in ("zzz", "abc", "abcdef"):  # only the id of a live request has any effect
+            assert b"[DONE]" not in await response.content.readany()
+            async with http.post("/abort_request", json={"rid": rid}) as aborted:
+                assert aborted.status == 200
         events = (await response.text()).split("\n\n")
     assert json.loads(events[-3].removeprefix("data: "))["choices"][0]["finish_reason"] == "abort"
     assert events[-2] == "data: [DONE]"
@@ -210,16 +222,18 @@ async def test_planned_errors_strike_as_often_as_planned(
     await plan(http, kind="status", status=500, count=2)
     statuses = []
     for _ in range(3):
-        async with http.post(path, json=body()) as response:
+        async with http.post(path, json=body(max_tokens=90)) as response:
             statuses.append(response.status)
     assert statuses == [500, 500, 200]
 
     await plan(http, kind="error-event", status=503, after_events=2)
-    async with http.post(path, json=body(stream=True, output_tokens=90)) as response:
+    long = body(stream=True, output_tokens=9000, max_tokens=9000)
+    async with http.post(path, json=long) as response:
         assert response.status == 200
         events = (await response.text()).strip().split("\n\n")
-    assert len(events) == (4 if path == CHAT else 3)
-    assert "planned fault" in events[2]
+    # A message closes the block that is open, tells the error, and stops.
+    assert len(events) == (4 if path == CHAT else 5)
+    assert "planned fault" in events[-2]
 
 
 @pytest.mark.parametrize("after_events", [0, 2])

@@ -137,11 +137,11 @@ def test_messages_whole_and_streamed(messages: anthropic.Anthropic) -> None:
         "messages": [{"role": "user", "content": TEXT}],
     }
     whole = messages.messages.create(**body)
-    assert whole.content[0].text
+    assert [block.type for block in whole.content] == ["thinking", "text"]
     with messages.messages.stream(**body) as stream:
         text = "".join(stream.text_stream)
         final = stream.get_final_message()
-    assert text == final.content[0].text
+    assert [text] == [block.text for block in final.content if block.type == "text"]
     assert final.usage.output_tokens == 48
     assert final.usage.cache_read_input_tokens > 0
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.live.serving.wire import QUEUE_FULL_TEXT, Usage, data_event, encode, epoch_s
+from sim.live.serving.wire import BAD_REQUEST, Usage, data_event, encode, epoch_s
 
 if TYPE_CHECKING:
     from sim.live.rendering.answer import Answer, CallSpan, Piece
     from sim.live.rendering.bodies import StreamOptions
 
 DONE: Final = b"data: [DONE]\n\n"
-_TYPES: Final = {400: "Bad Request", 503: "SERVICE_UNAVAILABLE"}
+UNREADABLE: Final = "Bad Request"
+REFUSED: Final = "BadRequestError"
+_STREAM_TYPES: Final = {400: "BAD_REQUEST", 503: "SERVICE_UNAVAILABLE"}
+_IM_END_TOKEN: Final = 163_586  # Kimi's <|im_end|>
 
 
 class ChatWriter:
@@ -36,15 +39,17 @@ class ChatWriter:
         }
 
     def opening(self, usage: Usage) -> list[bytes]:
-        """The role chunk."""
-        delta = {"role": "assistant", "content": "", "reasoning_content": None}
-        return [self._chunk(delta, usage=usage)]
+        """The role chunk; it carries no usage."""
+        del usage
+        return [self._chunk({"reasoning_content": None, "role": "assistant", "content": ""})]
 
     def piece(self, piece: Piece, usage: Usage) -> list[bytes]:
-        """At most one chunk of text, one that opens the tool call and one of its arguments."""
+        """At most a chunk of reasoning, of text, one that opens the call and one of its arguments."""
         chunks = []
+        if piece.reasoning:
+            chunks.append(self._chunk({"reasoning_content": piece.reasoning}, usage=usage))
         if piece.text:
-            delta = {"content": piece.text, "reasoning_content": None}
+            delta = {"reasoning_content": None, "content": piece.text}
             chunks.append(self._chunk(delta, usage=usage))
         if piece.opens_call and self._call is not None:
             chunks.append(
@@ -69,36 +74,36 @@ class ChatWriter:
 
     def fault(self, status: int, message: str) -> list[bytes]:
         """An error event and the end mark."""
-        return [data_event({"error": error_of(status, message)}), DONE]
+        return error_events(status, message)
 
     def whole(self, answer: Answer, visible: Piece, finish: str, usage: Usage) -> bytes:
         """The ``chat.completion`` object."""
-        calls = None
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": visible.text,
+            "reasoning_content": visible.reasoning or None,
+        }
         if answer.call is not None and finish == "tool_calls":
             function = {"name": answer.call.name, "arguments": visible.arguments}
-            calls = [
+            message["tool_calls"] = [
                 {"id": answer.call.call_id, "index": 0, "type": "function", "function": function}
             ]
-        message = {
-            "role": "assistant",
-            "content": visible.text or (None if calls else ""),
-            "reasoning_content": None,
-            "tool_calls": calls,
-        }
         choice = {
             "index": 0,
             "message": message,
             "logprobs": None,
             "finish_reason": finish,
-            "matched_stop": None,
+            # A whole answer that ends in calls does not say so, a stream does.
+            "matched_stop": _matched_stop(finish) if finish == "stop" else None,
         }
+        version = {"version": "default", "start": 0, "end": usage.output_tokens}
         return encode(
             {
                 **self._head,
                 "object": "chat.completion",
                 "choices": [choice],
                 "usage": usage_of(usage),
-                "metadata": {"weight_version": "default", "weight_versions": None},
+                "metadata": {"weight_version": "default", "weight_versions": [version]},
             }
         )
 
@@ -106,48 +111,58 @@ class ChatWriter:
         self, function: dict[str, str | None], *, call_id: str | None, usage: Usage
     ) -> bytes:
         call = {"id": call_id, "index": 0, "type": "function", "function": function}
-        delta = {"content": None, "reasoning_content": None, "tool_calls": [call]}
-        return self._chunk(delta, usage=usage)
+        chunk = self._chunk_of(
+            {"role": None, "content": None, "reasoning_content": None, "tool_calls": [call]}
+        )
+        # These chunks, unlike the others, name their usage where there is none.
+        return data_event({**chunk, "usage": usage_of(usage) if self._continuous_usage else None})
 
     def _chunk(
         self, delta: dict[str, Any], *, finish: str | None = None, usage: Usage | None = None
     ) -> bytes:
+        chunk = self._chunk_of(delta, finish=finish)
+        if self._continuous_usage and usage is not None:
+            chunk["usage"] = usage_of(usage)
+        return data_event(chunk)
+
+    def _chunk_of(self, delta: dict[str, Any], *, finish: str | None = None) -> dict[str, Any]:
         choice = {
             "index": 0,
             "delta": delta,
             "logprobs": None,
             "finish_reason": finish,
-            "matched_stop": None,
+            "matched_stop": _matched_stop(finish),
         }
-        chunk = {**self._head, "choices": [choice]}
-        if self._continuous_usage and usage is not None:
-            chunk["usage"] = usage_of(usage)
-        return data_event(chunk)
+        return {**self._head, "choices": [choice]}
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
     """``usage`` with the cached tokens, as with ``--enable-cache-report``."""
+    reasoning_tokens = usage.reasoning_tokens
     return {
         "prompt_tokens": usage.prompt_tokens,
         "total_tokens": usage.prompt_tokens + usage.output_tokens,
         "completion_tokens": usage.output_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "reasoning_tokens": 0,
-        "completion_tokens_details": None,
+        "reasoning_tokens": reasoning_tokens,
+        "completion_tokens_details": {"reasoning_tokens": reasoning_tokens}
+        if reasoning_tokens
+        else None,
     }
 
 
-def error_of(status: int, message: str) -> dict[str, Any]:
-    """The error object of the OpenAI routes."""
-    return {
-        "object": "error",
-        "message": message,
-        "type": _TYPES.get(status, "InternalServerError"),
-        "param": None,
-        "code": status,
-    }
+def error_of(status: int, message: str, kind: str | None = None) -> dict[str, Any]:
+    """The error object of the OpenAI routes; without a ``kind``, that of a body it cannot read."""
+    if kind is None:
+        kind = UNREADABLE if status == BAD_REQUEST else str(status)
+    return {"object": "error", "message": message, "type": kind, "param": None, "code": status}
 
 
-def queue_full_body() -> bytes:
-    """What a request without streaming gets when the queue is full (its own shape there)."""
-    return encode({"message": QUEUE_FULL_TEXT, "type": "503", "code": 503})
+def error_events(status: int, message: str) -> list[bytes]:
+    """An error in a stream, and the end mark."""
+    kind = _STREAM_TYPES.get(status, "INTERNAL_SERVER_ERROR")
+    return [data_event({"error": error_of(status, message, kind)}), DONE]
+
+
+def _matched_stop(finish: str | None) -> int | None:
+    return _IM_END_TOKEN if finish in ("stop", "tool_calls") else None

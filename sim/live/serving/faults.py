@@ -1,4 +1,4 @@
-"""Faults that a test plans for the next generations (``POST /emulator/fault``)."""
+"""Faults that a test plans (``POST /emulator/fault``): of the next generations, or of the engine."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ GARBAGE: Final = b"\x00\xff\x13 this is not HTTP\r\n\r\n"
 
 
 class FaultKind(StrEnum):
-    """What goes wrong: silence, a reset, bytes that are no HTTP, an error event, a status."""
+    """What goes wrong: silence, a reset, bytes that are no HTTP, an error event, a status.
+
+    A hang is of the engine behind the HTTP server: it begins at once, and ends with ``count`` 0.
+    """
 
     STALL = "stall"
     RESET = "reset"
     GARBAGE = "garbage"
     ERROR_EVENT = "error-event"
     STATUS = "status"
+    HANG = "hang"
 
 
 class Fault(msgspec.Struct, frozen=True):

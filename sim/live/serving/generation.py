@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from sim.engine.requests import EngineRequest, PromptTooLong, QueueFull
+from sim.engine.requests import EngineError, EngineRequest, QueueFull
 from sim.live.rendering import pages, template
-from sim.live.rendering.answer import Answer, Cursor, Piece, Wish, compose
-from sim.live.rendering.bodies import BadBodyError
+from sim.live.rendering.answer import Answer, Cursor, Wish, compose
+from sim.live.rendering.bodies import BadBodyError, UnreadableBodyError
 from sim.live.serving.faults import FaultKind, FaultPlan, break_connection
-from sim.live.serving.wire import Refusal, Usage, Writer
+from sim.live.serving.wire import (
+    BAD_REQUEST,
+    QUEUE_FULL_TEXT,
+    UNAVAILABLE,
+    Problem,
+    Refusal,
+    Usage,
+    Writer,
+)
 
 if TYPE_CHECKING:
     from sim.live.serving.dialects import Call, Dialect
@@ -24,7 +33,6 @@ if TYPE_CHECKING:
 
 JSON: Final = "application/json"
 _EVENT_STREAM: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
-_BAD_REQUEST: Final = 400
 FAULT_TEXT: Final = "planned fault"
 
 
@@ -34,15 +42,21 @@ class _Job:
 
     generation: Generation
     answer: Answer
-    prompt_bytes: int
+    cursor: Cursor
     writer: Writer
+    has_late_head: bool
+    has_head: bool = False
 
     def usage(self) -> Usage:
-        """The token counts as they stand."""
+        """The token counts as they stand; all 0 if it ended before it began."""
+        generation = self.generation
+        if generation.ended is not None and generation.began is None:
+            return Usage(0, 0, 0)
         return Usage(
-            prompt_tokens=self.generation.prompt_tokens,
-            output_tokens=self.generation.n_tokens,
-            cached_tokens=self.generation.cached_tokens,
+            prompt_tokens=generation.prompt_tokens,
+            output_tokens=generation.n_tokens,
+            cached_tokens=generation.cached_tokens,
+            reasoning_tokens=self.cursor.reasoning_tokens(generation.n_tokens),
         )
 
     @property
@@ -63,8 +77,9 @@ class Generator:
         self._idle.set()
 
     async def until_idle(self) -> None:
-        """Wait until no request is being served."""
+        """Wait until no request is being served, nor runs on for a client that has left."""
         await self._idle.wait()
+        await self._pacer.until_idle()
 
     async def serve(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
         """Serve one request; a client that leaves ends its generation at once."""
@@ -85,26 +100,39 @@ class Generator:
         try:
             require_json(request)
             call = dialect.read(body, self._options.template)
+            text = template.render(call.prompt)
         except BadBodyError as error:
-            return _refused(Refusal(_BAD_REQUEST, dialect.error_body(_BAD_REQUEST, str(error))))
+            return _refused(dialect.unreadable(error))
         try:
-            job = self._accept(call, dialect)
-        except (BadBodyError, PromptTooLong) as error:
-            return _refused(Refusal(_BAD_REQUEST, dialect.error_body(_BAD_REQUEST, str(error))))
-        except QueueFull:
-            return _refused(dialect.queue_full(is_stream=call.is_stream))
+            job = self._accept(call, text, dialect)
+        except (BadBodyError, EngineError) as error:
+            return _refused(dialect.refusal(_problem_of(error), call))
         try:
             if call.is_stream:
                 return await _stream(request, job, fault)
             return await _whole(request, job, fault, dialect)
         finally:
-            self._pacer.cancel(job.generation.rid)
+            # Only a stream that has its head is followed closely enough to see its client leave.
+            if job.has_head:
+                self._pacer.cancel(job.generation.rid)
+            else:
+                self._pacer.abandon(job.generation, poll_s=self._options.disconnect_poll_s)
 
-    def _accept(self, call: Call, dialect: Dialect) -> _Job:
+    def _accept(self, call: Call, text: bytes, dialect: Dialect) -> _Job:
+        """Hand a call, whose prompt is rendered as ``text``, to the engine.
+
+        Raises:
+            BadBodyError: it asks for what cannot be generated.
+            EngineError: the scheduler refuses it.
+        """
         rid = call.rid or secrets.token_hex(16)
         if self._pacer.is_live(rid):
             raise BadBodyError(f"Duplicate request ID detected: {rid}")
-        text = template.render(call.prompt)
+        name, _, adapter = call.model.partition(":")
+        if adapter and call.model != self._options.model:
+            raise BadBodyError(
+                f"LoRA adapter {adapter!r} of {name!r} was requested, but LoRA is not enabled."
+            )
         seed = pages.seed_of(call.cache_salt)
         page_ids = pages.page_ids(text, seed)
         prompt_tokens = pages.prompt_tokens(text)
@@ -121,40 +149,76 @@ class Generator:
                 answer.n_tokens,
                 page_ids,
                 pages.output_page_ids(text, page_ids, answer.raw, seed),
-            )
+            ),
+            is_stream=call.is_stream,
         )
-        return _Job(generation, answer, len(text), dialect.writer(call, rid, answer.call))
+        return _Job(
+            generation,
+            answer,
+            Cursor(answer, prompt_bytes=len(text)),
+            dialect.writer(call, rid, answer.call),
+            has_late_head=dialect.has_late_head,
+        )
 
     def _wish(self, call: Call, prompt_tokens: int) -> Wish:
-        room_tokens = self._options.facts.context_tokens_max - prompt_tokens
+        """What the answer is to be.
+
+        Raises:
+            BadBodyError: a parameter is out of its range, or the context too small.
+        """
+        temperature = call.temperature
+        if temperature is not None and not 0.0 <= temperature < math.inf:
+            raise BadBodyError(
+                f"temperature must be a non-negative finite number, got {temperature}."
+            )
+        facts = self._options.facts
+        room_tokens = facts.context_tokens_max - prompt_tokens
         if room_tokens < 1:
             raise BadBodyError(
                 f"The input ({prompt_tokens} tokens) is longer than the model's context length "
-                f"({self._options.facts.context_tokens_max} tokens)."
+                f"({facts.context_tokens_max} tokens)."
             )
         limit = call.tokens_max
-        if limit is not None and not 1 <= limit <= room_tokens:
+        if limit is not None and limit < 0:
+            raise BadBodyError(f"max_new_tokens must be at least 0, got {limit}.")
+        if limit is not None and limit > room_tokens:
             raise BadBodyError(
-                f"max_tokens is {limit}, but the prompt has {prompt_tokens} tokens of a context "
-                f"of {self._options.facts.context_tokens_max}: ask for 1 to {room_tokens}."
+                "Requested token count exceeds the model's maximum context length of "
+                f"{facts.context_tokens_max} tokens: max_tokens is {limit}, the prompt has "
+                f"{prompt_tokens}. Ask for {room_tokens} at most."
             )
-        wanted = call.emulate.output_tokens
+        # The pool cuts an answer short without a word, as the engine's scheduler does.
+        pool_tokens = max(1, facts.capacity_tokens - prompt_tokens)
+        asked = call.emulate
+        wanted = asked.output_tokens if asked is not None else None
+        output_tokens = self._options.output_tokens if wanted is None else wanted
+        tokens_max = max(1, min(room_tokens if limit is None else limit, pool_tokens))
+        shown_tokens = tokens_max if call.ignores_eos else min(output_tokens, tokens_max)
+        usual_tokens = int(shown_tokens * self._options.reasoning_ratio)
         return Wish(
-            output_tokens=self._options.output_tokens if wanted is None else wanted,
-            tokens_max=room_tokens if limit is None else limit,
-            tool_call=call.emulate.tool_call,
+            output_tokens=output_tokens,
+            tokens_max=tokens_max,
+            reasoning_tokens=usual_tokens if asked is None else asked.reasoning_tokens,
+            is_endless=call.ignores_eos,
+            tool_call=None if asked is None else asked.tool_call,
             call_index=sum(len(message.tool_calls or ()) for message in call.prompt.messages),
         )
+
+
+def _problem_of(error: BadBodyError | EngineError) -> Problem:
+    if isinstance(error, QueueFull):
+        return Problem(UNAVAILABLE, QUEUE_FULL_TEXT, is_late=True)
+    return Problem(BAD_REQUEST, str(error), is_late=isinstance(error, EngineError))
 
 
 def require_json(request: web.Request) -> None:
     """Refuse any other content type.
 
     Raises:
-        BadBodyError: the content type is not application/json.
+        UnreadableBodyError: the content type is not application/json.
     """
     if request.content_type != JSON:
-        raise BadBodyError(f"Content-Type must be {JSON}, got {request.content_type!r}")
+        raise UnreadableBodyError(f"Content-Type must be {JSON}, got {request.content_type!r}")
 
 
 def _refused(refusal: Refusal | list[bytes]) -> web.Response:
@@ -164,9 +228,10 @@ def _refused(refusal: Refusal | list[bytes]) -> web.Response:
 
 
 async def _stream(request: web.Request, job: _Job, fault: Fault | None) -> web.StreamResponse:
-    """Send the events; the head goes out with the first of them."""
+    """Send the events; the head goes out before them or with the first."""
     response = web.StreamResponse(headers=_EVENT_STREAM)
-    cursor = Cursor(job.answer, prompt_bytes=job.prompt_bytes)
+    if not job.has_late_head:
+        await _prepare(request, response, job)
     n_tokens = -1
     n_events = 0
     while job.generation.ended is None or n_tokens < 0:
@@ -174,28 +239,35 @@ async def _stream(request: web.Request, job: _Job, fault: Fault | None) -> web.S
         usage = job.usage()
         events = job.writer.opening(usage) if n_tokens < 0 else []
         n_tokens = usage.output_tokens
-        events += job.writer.piece(cursor.upto(n_tokens), usage)
+        events += job.writer.piece(job.cursor.upto(n_tokens), usage)
         if job.generation.ended is not None:
             events += job.writer.closing(job.finish, usage)
         if fault is not None and n_events + len(events) >= fault.after_events:
             events = events[: fault.after_events - n_events]
             if fault.kind is FaultKind.ERROR_EVENT:
                 events += job.writer.fault(fault.status, FAULT_TEXT)
-            await _send(request, response, events)
+            await _send(request, response, job, events)
             if fault.kind is FaultKind.ERROR_EVENT:
                 break
             await break_connection(fault.kind, request)
-        await _send(request, response, events)
+        await _send(request, response, job, events)
         n_events += len(events)
     await response.write_eof()
     return response
 
 
-async def _send(request: web.Request, response: web.StreamResponse, events: list[bytes]) -> None:
+async def _send(
+    request: web.Request, response: web.StreamResponse, job: _Job, events: list[bytes]
+) -> None:
     if events:
-        if not response.prepared:
-            await response.prepare(request)
+        if not job.has_head:
+            await _prepare(request, response, job)
         await response.write(b"".join(events))
+
+
+async def _prepare(request: web.Request, response: web.StreamResponse, job: _Job) -> None:
+    job.has_head = True
+    await response.prepare(request)
 
 
 async def _whole(
@@ -208,6 +280,6 @@ async def _whole(
     while job.generation.ended is None:
         await job.generation.changed()
     usage = job.usage()
-    visible: Piece = Cursor(job.answer, prompt_bytes=job.prompt_bytes).upto(usage.output_tokens)
+    visible = job.cursor.upto(usage.output_tokens)
     text = job.writer.whole(job.answer, visible, job.finish, usage)
     return web.Response(body=text, content_type=JSON)

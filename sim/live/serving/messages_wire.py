@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from sim.live.serving.wire import Usage, encode, named_event
+from sim.live.serving.chat_wire import REFUSED
+from sim.live.serving.wire import BAD_REQUEST, Problem, Usage, encode, named_event
 
 if TYPE_CHECKING:
     from sim.live.rendering.answer import Answer, CallSpan, Piece
@@ -27,37 +29,48 @@ _TYPES: Final = {
 }
 
 
-class MessagesWriter:
-    """Writes one message."""
+_STOP: Final = named_event({"type": "message_stop"})
+_HIDDEN_TEXT: Final = "Internal server error"
+_HIDDEN_STATUS_MIN: Final = 500
+_NO_USAGE: Final = Usage(0, 0, 0)
 
-    def __init__(self, rid: str, model: str, *, call: CallSpan | None) -> None:
+
+class MessagesWriter:
+    """Writes one message. Its id is its own, and no part of it tells the request's."""
+
+    def __init__(self, model: str, *, call: CallSpan | None) -> None:
         self._call = call
+        self._has_started = False
         self._block_index = -1
         self._open_kind = ""
         self._message: dict[str, Any] = {
-            "id": f"msg_{rid}",
+            "id": f"msg_{secrets.token_hex(16)}",
             "type": "message",
             "role": "assistant",
             "content": [],
             "model": model,
-            "stop_reason": None,
-            "stop_sequence": None,
         }
 
     def opening(self, usage: Usage) -> list[bytes]:
-        """``message_start``; its output tokens are 0."""
-        started = {**self._message, "usage": {**usage_of(usage), "output_tokens": 0}}
-        return [named_event({"type": "message_start", "message": started})]
+        """Nothing: the message starts with the first of what it holds."""
+        del usage
+        return []
 
     def piece(self, piece: Piece, usage: Usage) -> list[bytes]:
         """Deltas, with the starts and stops of the blocks they belong to."""
-        del usage
         events: list[bytes] = []
+        if piece.reasoning:
+            self._start(usage, events)
+            if self._open_kind != "thinking":
+                self._open("thinking", {"type": "thinking", "thinking": ""}, events)
+            events.append(self._delta({"type": "thinking_delta", "thinking": piece.reasoning}))
         if piece.text:
+            self._start(usage, events)
             if self._open_kind != "text":
                 self._open("text", {"type": "text", "text": ""}, events)
             events.append(self._delta({"type": "text_delta", "text": piece.text}))
         if piece.opens_call and self._call is not None:
+            self._start(usage, events)
             block = {
                 "type": "tool_use",
                 "id": self._call.call_id,
@@ -71,27 +84,34 @@ class MessagesWriter:
         return events
 
     def closing(self, finish: str, usage: Usage) -> list[bytes]:
-        """The last block's stop, ``message_delta`` with the usage, ``message_stop``."""
+        """The last block's stop, ``message_delta`` with the output tokens, ``message_stop``.
+
+        A message that held nothing starts here, and knows nothing of its prompt.
+        """
         events: list[bytes] = []
-        if not self._open_kind:
-            self._open("text", {"type": "text", "text": ""}, events)
+        self._start(_NO_USAGE, events)
         self._close(events)
-        delta = {"stop_reason": _STOP_REASONS[finish], "stop_sequence": None}
-        events.append(
-            named_event({"type": "message_delta", "delta": delta, "usage": usage_of(usage)})
-        )
-        events.append(named_event({"type": "message_stop"}))
-        return events
+        event = {
+            "type": "message_delta",
+            "delta": {"stop_reason": _STOP_REASONS[finish]},
+            "usage": {"output_tokens": usage.output_tokens},
+        }
+        return [*events, named_event(event), _STOP]
 
     def fault(self, status: int, message: str) -> list[bytes]:
-        """An error event; this API has no end mark after it."""
-        return [named_event(error_of(status, message))]
+        """A start where there was none, the open block's stop, the error, ``message_stop``."""
+        events: list[bytes] = []
+        self._start(_NO_USAGE, events)
+        self._close(events)
+        return [*events, named_event(error_of(status, message)), _STOP]
 
     def whole(self, answer: Answer, visible: Piece, finish: str, usage: Usage) -> bytes:
         """The ``message`` object."""
         content: list[dict[str, Any]] = []
         has_call = answer.call is not None and finish == "tool_calls"
-        if visible.text or not has_call:
+        if visible.reasoning:
+            content.append({"type": "thinking", "thinking": visible.reasoning})
+        if visible.text or not (has_call or visible.reasoning):
             content.append({"type": "text", "text": visible.text})
         if answer.call is not None and has_call:
             content.append(
@@ -111,10 +131,18 @@ class MessagesWriter:
             }
         )
 
+    def _start(self, usage: Usage, events: list[bytes]) -> None:
+        """``message_start``, once; its output tokens are 0."""
+        if self._has_started:
+            return
+        self._has_started = True
+        started = {**self._message, "usage": {**usage_of(usage), "output_tokens": 0}}
+        events.append(named_event({"type": "message_start", "message": started}))
+
     def _open(self, kind: str, block: dict[str, Any], events: list[bytes]) -> None:
         self._close(events)
-        self._block_index += 1
         self._open_kind = kind
+        self._block_index += 1
         events.append(
             named_event(
                 {"type": "content_block_start", "index": self._block_index, "content_block": block}
@@ -124,6 +152,7 @@ class MessagesWriter:
     def _close(self, events: list[bytes]) -> None:
         if self._open_kind:
             events.append(named_event({"type": "content_block_stop", "index": self._block_index}))
+            self._open_kind = ""
 
     def _delta(self, delta: dict[str, Any]) -> bytes:
         return named_event(
@@ -132,15 +161,25 @@ class MessagesWriter:
 
 
 def usage_of(usage: Usage) -> dict[str, int]:
-    """``usage``; the input tokens leave out what was read from the cache."""
-    return {
+    """``usage``; the input tokens leave out what was read from the cache, named only if any was."""
+    counts = {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens,
         "output_tokens": usage.output_tokens,
-        "cache_read_input_tokens": usage.cached_tokens,
     }
+    if usage.cached_tokens:
+        counts["cache_read_input_tokens"] = usage.cached_tokens
+    return counts
 
 
 def error_of(status: int, message: str) -> dict[str, Any]:
     """The error object of this API."""
     error = {"type": _TYPES.get(status, "api_error"), "message": message}
     return {"type": "error", "error": error}
+
+
+def refusal_of(problem: Problem) -> dict[str, Any]:
+    """The error object of a whole answer: the chat API's type, or nothing said of a server's error."""
+    if problem.status >= _HIDDEN_STATUS_MIN:
+        return error_of(problem.status, _HIDDEN_TEXT)
+    kind = REFUSED if problem.status == BAD_REQUEST else _TYPES.get(problem.status, "api_error")
+    return {"type": "error", "error": {"type": kind, "message": problem.message}}

@@ -19,8 +19,11 @@ class EmulatorOptions:
     """Settings of one replica.
 
     ``time_scale`` is engine seconds per wall second. ``output_tokens`` is generated where a request
-    does not say how many. ``health_check_s`` (at least 1 s in SGLang) and ``keep_alive_s`` are
-    wall seconds.
+    does not say how many; ``reasoning_ratio`` (0-1) of an answer is reasoning where the prompt lets
+    it think and the request does not say how much.
+    ``health_check_s`` (at least 1 s in SGLang), ``health_timeout_s`` until a check without any
+    output fails, ``keep_alive_s`` and ``disconnect_poll_s`` (how often it is looked whether the
+    client of a silent request has left) are wall seconds.
     """
 
     facts: EngineFacts
@@ -28,7 +31,11 @@ class EmulatorOptions:
     model: str = "kimi-k2.6"
     max_queued_requests: int | None = None
     api_key: str | None = None
+    admin_api_key: str | None = None
     output_tokens: int = 500
+    reasoning_ratio: float = 0.25
     template: TemplateDefaults = field(default_factory=TemplateDefaults)
     health_check_s: float = 1.0
+    health_timeout_s: float = 20.0
     keep_alive_s: float = 5.0
+    disconnect_poll_s: float = 4.0

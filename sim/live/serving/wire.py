@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from sim.live.rendering.answer import Answer, Piece
 
 QUEUE_FULL_TEXT: Final = "The request queue is full."
+BAD_REQUEST: Final = 400
+UNAVAILABLE: Final = 503
 
 
 @dataclass(slots=True)
@@ -23,6 +25,19 @@ class Usage:
     prompt_tokens: int
     output_tokens: int
     cached_tokens: int
+    reasoning_tokens: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class Problem:
+    """Why a request that could be read is not served.
+
+    An ``is_late`` one is found by the scheduler, when a stream has its status already.
+    """
+
+    status: int
+    message: str
+    is_late: bool = False
 
 
 @dataclass(slots=True, frozen=True)

@@ -1,0 +1,189 @@
+"""When the engine tells its load, and what it says then: the source of ``/v1/loads``.
+
+As SGLang does, it tells at the end of every prefill step, at every 15th generation step since, and on
+falling idle; in between, a reader sees the last report (``publish_load_snapshot`` in its
+``managers/scheduler.py``, with the overlap schedule: a step's result is seen once the next has begun).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from sim.engine.requests import LoadReport
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
+
+    from replica.hardware.profiles import EngineFacts
+    from sim.engine.pool import KvPool
+    from sim.engine.stretch import Job, PrefillStep, Stretch
+
+REPORT_STEPS: Final = 15
+"""Generation steps between two reports (``--load-snapshot-publish-interval``)."""
+
+HIT_WINDOW_S: Final = 15.0
+"""How long a prefill step counts for the estimate of what waiting prompts find cached."""
+
+_NO_MOMENTS: Final = (0.0,) * 6
+
+
+class Totals:
+    """Counters that only grow."""
+
+    __slots__ = (
+        "aborted",
+        "cached_tokens",
+        "decode_busy_s",
+        "ended",
+        "generated_tokens",
+        "host_tokens",
+        "prefill_busy_s",
+        "prefill_tokens",
+        "prompt_tokens",
+        "verify_steps",
+    )
+
+    def __init__(self) -> None:
+        self.prompt_tokens = self.cached_tokens = self.host_tokens = 0
+        self.prefill_tokens = self.generated_tokens = self.verify_steps = 0
+        self.ended = self.aborted = 0
+        self.prefill_busy_s = self.decode_busy_s = 0.0
+
+
+class Schedule(Protocol):
+    """What a report reads of a schedule; the prompt of ``partial`` is cut by the step in progress."""
+
+    facts: EngineFacts
+    pool: KvPool
+    totals: Totals
+    step: PrefillStep | Stretch | None
+    decoding: list[Job]
+    partial: Job | None
+    waiting_tokens: int
+
+    @property
+    def waiting(self) -> Sized:
+        """The jobs that are not admitted yet."""
+
+
+class Reporter:
+    """The last report of one schedule, and what it takes to make the next."""
+
+    def __init__(self) -> None:
+        self._told: tuple[Any, ...] = (0.0,)  # the last report's fields: few of them are ever read
+        self._steps = 0  # generation steps since the last report, before the stretch in progress
+        self._due_step = 0  # of that stretch, whose end makes the next report due
+        self._due_s: float | None = None
+        self._generated_per_s = 0.0
+        self._hit_ratio = 0.0
+        self._recent: deque[tuple[float, int, int]] = deque()
+        self._recent_hit = self._recent_total = 0
+        self._moments: tuple[float, ...] | None = None
+
+    @property
+    def last(self) -> LoadReport:
+        """The last report."""
+        return LoadReport(*self._told)
+
+    def prefilled(self, at_s: float, *, hit_tokens: int, new_tokens: int) -> None:
+        """A prefill step ended that computed ``new_tokens`` behind newly found ``hit_tokens``."""
+        self._steps = 0
+        total = hit_tokens + new_tokens
+        self._hit_ratio = hit_tokens / total
+        self._recent.append((at_s, hit_tokens, total))
+        self._recent_hit += hit_tokens
+        self._recent_total += total
+        while self._recent[0][0] <= at_s - HIT_WINDOW_S:
+            _, hit, gone = self._recent.popleft()
+            self._recent_hit -= hit
+            self._recent_total -= gone
+
+    def tell(self, schedule: Schedule, at_s: float, *, tokens: int, busy_s: float) -> None:
+        """Report at the end of a step; ``tokens`` and ``busy_s`` are the prefill counters to say."""
+        if schedule.step is None:
+            self._steps = 0
+            self._generated_per_s = 0.0
+        self._told = self._state(schedule, at_s, 0, tokens=tokens, busy_s=busy_s)
+
+    def stretch_began(self, stretch: Stretch) -> None:
+        """Find out when the first report within a stretch is due."""
+        self._due(stretch, REPORT_STEPS - self._steps)
+
+    def follow(self, schedule: Schedule, stretch: Stretch, now_s: float) -> None:
+        """Make the last report that fell due within a stretch in progress until ``now_s``."""
+        if self._due_s is None or now_s < self._due_s or self._due_step > stretch.n_steps:
+            return
+        behind = (stretch.finished_by(now_s) - self._due_step) // REPORT_STEPS * REPORT_STEPS
+        step = self._due_step + behind
+        at_s = stretch.end_of(step)
+        lasted_s = at_s - stretch.start_s
+        totals = schedule.totals
+        moments = self._moments
+        self._add(stretch, step, lasted_s)
+        self._told = self._state(
+            schedule, at_s, step, tokens=totals.prefill_tokens, busy_s=totals.prefill_busy_s
+        )
+        self._moments = moments  # those of a stretch stay when it has ended
+        self._due(stretch, step + REPORT_STEPS)
+
+    def stretch_ended(self, schedule: Schedule, stretch: Stretch) -> None:
+        """Take a stretch that has ended, before its results are applied."""
+        self.follow(schedule, stretch, stretch.end_s)
+        self._add(stretch, stretch.n_steps, stretch.end_s - stretch.start_s)
+        self._steps = (self._steps + stretch.n_steps) % REPORT_STEPS
+        self._due_s = None
+
+    def _due(self, stretch: Stretch, step: int) -> None:
+        self._due_step = step
+        self._due_s = stretch.end_of(step)
+
+    def _add(self, stretch: Stretch, steps: int, lasted_s: float) -> None:
+        """Add the first steps of a stretch to the sums; they took ``lasted_s``."""
+        if not steps:
+            return
+        batch, us = stretch.batch, lasted_s * 1e6
+        new_tokens = stretch.tokens_per_step * steps
+        count, batches, total_us, squares, products, tokens = self._moments or _NO_MOMENTS
+        self._moments = (
+            count + steps,
+            batches + batch * steps,
+            total_us + us,
+            squares + batch * batch * steps,
+            products + batch * us,
+            tokens + new_tokens,
+        )
+        self._generated_per_s = new_tokens / lasted_s
+
+    def _state(
+        self, schedule: Schedule, at_s: float, steps: int, *, tokens: int, busy_s: float
+    ) -> tuple[Any, ...]:
+        """The state at ``at_s``, after ``steps`` of the stretch in progress, if there is one."""
+        page = schedule.facts.page_tokens
+        pages = schedule.pool.used_pages
+        # From the first token on they hold pages for all their output.
+        for job in schedule.decoding:
+            request = job.request
+            total = request.prompt_tokens + request.output_tokens
+            reached = request.prompt_tokens + job.tokens_after(job.steps + steps)
+            pages += -(-reached // page) - -(-total // page)
+        uncached = 0
+        if schedule.waiting_tokens:
+            hit = self._recent_hit / self._recent_total if self._recent_total else 0.0
+            uncached = int(schedule.waiting_tokens * (1.0 - hit))
+        cut = schedule.partial
+        if cut is not None:
+            uncached += cut.request.prompt_tokens - cut.computed_tokens
+        return (
+            at_s,
+            len(schedule.decoding),
+            len(schedule.waiting),
+            schedule.waiting_tokens,
+            uncached,
+            pages * page,
+            self._generated_per_s,
+            self._hit_ratio,
+            tokens,
+            busy_s,
+            self._moments,
+        )
