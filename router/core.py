@@ -22,7 +22,7 @@ from router.state.ledger import Ledger
 from router.state.members import Members
 from router.state.pins import Pins
 from router.state.prefix_index import PrefixIndex
-from router.state.rates import TokenRatio
+from router.state.rates import AnswerShare, TokenRatio
 from router.state.tails import Tails
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ class RouterCore:
         self.fleet = Fleet(self.ledger, self.pins, inflight_max=self._p.inflight_max)
         self.index = PrefixIndex()
         self.ratio = TokenRatio()
+        self.answers = AnswerShare()
         self._members = Members(self.fleet, self.index, self.ratio, on_state)
         self.members = self._members  # what others use; a core that is recorded puts its own here
         self.tails = Tails()
@@ -259,7 +260,7 @@ class RouterCore:
         self, facts: PromptFacts, key: str, pin: Pin | None, now_s: float
     ) -> tuple[RouteRequest, Estimate]:
         held = self.index.match(facts.chain)
-        guess = estimate(facts, pin, held, self.ratio, self._p.estimate)
+        guess = estimate(facts, pin, held, self.ratio, self.answers, parameters=self._p.estimate)
         home_id = None if pin is None else pin.home_id
         request = RouteRequest(
             session_key=key,
@@ -335,6 +336,13 @@ class RouterCore:
         is_branch = not ticket.continues and pin.prompt_tokens > usage.prompt_tokens
         if is_branch and record.replica_id != pin.home_id:
             return
+        if ticket.continues and usage.cached_tokens and usage.prompt_tokens > pin.prompt_tokens:
+            self.answers.learn(
+                facts.model,
+                facts.dialect,
+                answered_tokens=pin.output_tokens,
+                beyond_tokens=usage.cached_tokens - pin.prompt_tokens,
+            )
         if facts.session_source == SessionSource.CHAIN:
             self.tails.move(pin.key, pin.tail, facts.chain[-1])
         pin.tail, pin.tail_segments = facts.chain[-1], len(facts.chain)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from array import array
 
     from router.state.pins import Pin
-    from router.state.rates import TokenRatio
+    from router.state.rates import AnswerShare, TokenRatio
 
 _PAGE_TOKENS: Final = 64
 """SGLang's page with its MLA backends: cached tokens come in whole pages."""
@@ -58,6 +58,8 @@ def estimate(
     pin: Pin | None,
     held_segments: dict[str, int],
     ratio: TokenRatio,
+    answers: AnswerShare,
+    *,
     parameters: EstimateParameters,
 ) -> Estimate:
     """Estimate one request from its session's pin and from how many segments each replica holds."""
@@ -68,8 +70,13 @@ def estimate(
         # Only the new part is estimated: the rest was counted by the engine.
         grown_bytes = prompt.prompt_bytes - last.prompt_bytes
         prompt_tokens = max(1, last.prompt_tokens + int(grown_bytes / bytes_per_token))
+    answered = 0
+    if last is not None:
+        answered = int(last.output_tokens * answers.share(prompt.model, prompt.dialect))
     cached = {
-        replica_id: _cached(prompt, segments, bytes_per_token, prompt_tokens, last)
+        replica_id: _cached(
+            prompt, segments, bytes_per_token, prompt_tokens, last=last, answered=answered
+        )
         for replica_id, segments in held_segments.items()
     }
     output_tokens = (pin.output_tokens if pin is not None else 0) or parameters.output_tokens
@@ -94,15 +101,17 @@ def _cached(
     segments: int,
     bytes_per_token: float,
     prompt_tokens: int,
+    *,
     last: Pin | None,
+    answered: int,
 ) -> int:
     """Tokens of the first ``segments``, in whole pages, never the whole prompt."""
     held_bytes = prompt.ends_bytes[segments - 1]
     if last is not None and last.prompt_tokens and segments >= last.tail_segments:
-        # What follows the last prompt begins with the last answer, which is cached as well.
-        answered = last.output_tokens if segments == last.tail_segments else 0
+        # What follows the last prompt begins with the last answer, or what is sent back of it.
+        after = answered if segments == last.tail_segments else 0
         beyond_bytes = held_bytes - last.prompt_bytes
-        tokens = last.prompt_tokens + answered + int(beyond_bytes / bytes_per_token)
+        tokens = last.prompt_tokens + after + int(beyond_bytes / bytes_per_token)
     else:
         tokens = int(held_bytes / bytes_per_token)
     return max(0, min(tokens, prompt_tokens - 1)) // _PAGE_TOKENS * _PAGE_TOKENS

@@ -1,4 +1,4 @@
-"""Rates: bytes a token, learned from reports; and what a prefill costs, in closed form."""
+"""What is learned from reports (bytes a token, how much of an answer comes back), and prefill times."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ _RATIO_MIN: Final = 0.5
 _RATIO_MAX: Final = 32.0
 _MEMORY_TOKENS: Final = 1_000_000.0
 _KEYS_MAX: Final = 1024
+_ANSWERED_MEMORY_TOKENS: Final = 50_000.0
+_PAGE_TOKENS: Final = 64
 
 
 @dataclass(slots=True)
@@ -49,6 +51,41 @@ class TokenRatio:
         n_tokens = n_tokens * keep + prompt_tokens
         self._sums[key] = n_bytes, n_tokens
         self._ratios[key] = min(max(n_bytes / n_tokens, _RATIO_MIN), _RATIO_MAX)
+
+
+@dataclass(slots=True)
+class AnswerShare:
+    """The share of an answer's tokens that the session's next prompt begins with, by (model, dialect).
+
+    1 where a client sends back what it was answered, token for token; less where the template drops
+    its reasoning, or the client rewrites it. What an engine cached of an answer that comes back tells
+    it, in whole pages: half a page is added to each report, so that the sums are right on average.
+    """
+
+    _sums: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+
+    def share(self, model: str, dialect: str) -> float:
+        """The present estimate, between 0 and 1; 1 at first."""
+        sums = self._sums.get((model, dialect))
+        return 1.0 if sums is None else min(max(sums[0] / sums[1], 0.0), 1.0)
+
+    def learn(self, model: str, dialect: str, *, answered_tokens: int, beyond_tokens: int) -> None:
+        """A prompt that goes on had ``beyond_tokens`` more cached than the last prompt's tokens.
+
+        Fewer than a page less say that the replica did not hold the last prompt, and far more than
+        the answer that it held another prompt: neither tells of the answer.
+        """
+        if answered_tokens <= 0:
+            return
+        if not -_PAGE_TOKENS < beyond_tokens <= answered_tokens + _PAGE_TOKENS:
+            return
+        key = (model, dialect)
+        if key not in self._sums and len(self._sums) >= _KEYS_MAX:
+            del self._sums[next(iter(self._sums))]
+        back, answered = self._sums.get(key, (0.0, 0.0))
+        keep = _ANSWERED_MEMORY_TOKENS / (_ANSWERED_MEMORY_TOKENS + answered_tokens)
+        back = back * keep + beyond_tokens + _PAGE_TOKENS / 2
+        self._sums[key] = back, answered * keep + answered_tokens
 
 
 @dataclass(slots=True, frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from router.state.estimate import EstimateParameters, estimate
 from router.state.pins import Pin
-from router.state.rates import TokenRatio
+from router.state.rates import AnswerShare, TokenRatio
 from tests.doubles.prompts import prompt
 
 _P = EstimateParameters()
@@ -26,7 +26,7 @@ def _pin(segments: list[int], *, prompt_tokens: int, output_tokens: int = 300) -
 
 
 def test_a_new_session_is_estimated_from_its_bytes() -> None:
-    found = estimate(prompt([1, 2, 3]), None, {"a": 2}, TokenRatio(), _P)
+    found = estimate(prompt([1, 2, 3]), None, {"a": 2}, TokenRatio(), AnswerShare(), parameters=_P)
     assert found.prompt_tokens == 3_000
     assert found.cached_tokens == {"a": 1_984}
     assert found.output_tokens == 500
@@ -36,7 +36,9 @@ def test_a_new_session_is_estimated_from_its_bytes() -> None:
 
 def test_a_continued_session_starts_from_what_the_engine_counted() -> None:
     pin = _pin([1, 2, 3], prompt_tokens=2_500)
-    found = estimate(prompt([1, 2, 3, 4]), pin, {"a": 3, "b": 1}, TokenRatio(), _P)
+    found = estimate(
+        prompt([1, 2, 3, 4]), pin, {"a": 3, "b": 1}, TokenRatio(), AnswerShare(), parameters=_P
+    )
     assert found.continues
     assert found.prompt_tokens == 3_500
     # The last prompt and the answer that followed it, in whole pages.
@@ -46,21 +48,34 @@ def test_a_continued_session_starts_from_what_the_engine_counted() -> None:
 
 
 def test_a_whole_prompt_is_never_cached() -> None:
-    found = estimate(prompt([1, 2]), None, {"a": 2}, TokenRatio(), _P)
+    found = estimate(prompt([1, 2]), None, {"a": 2}, TokenRatio(), AnswerShare(), parameters=_P)
     assert found.cached_tokens["a"] == 1_984
-    resent = estimate(prompt([1, 2]), _pin([1, 2], prompt_tokens=2_048), {"a": 2}, TokenRatio(), _P)
+    resent = estimate(
+        prompt([1, 2]),
+        _pin([1, 2], prompt_tokens=2_048),
+        {"a": 2},
+        TokenRatio(),
+        AnswerShare(),
+        parameters=_P,
+    )
     assert resent.cached_tokens["a"] == 1_984
 
 
 def test_a_small_request_aside_is_auxiliary() -> None:
     pin = _pin([1] * 40, prompt_tokens=40_000)
-    assert estimate(prompt([7]), pin, {}, TokenRatio(), _P).is_auxiliary
-    assert not estimate(prompt([7] * 5), pin, {}, TokenRatio(), _P).is_auxiliary
-    assert not estimate(prompt([7]), None, {}, TokenRatio(), _P).is_auxiliary
+    assert estimate(prompt([7]), pin, {}, TokenRatio(), AnswerShare(), parameters=_P).is_auxiliary
+    assert not estimate(
+        prompt([7] * 5), pin, {}, TokenRatio(), AnswerShare(), parameters=_P
+    ).is_auxiliary
+    assert not estimate(
+        prompt([7]), None, {}, TokenRatio(), AnswerShare(), parameters=_P
+    ).is_auxiliary
 
 
 def test_the_clients_limit_bounds_the_expected_output() -> None:
-    found = estimate(prompt([1], output_tokens_max=16), None, {}, TokenRatio(), _P)
+    found = estimate(
+        prompt([1], output_tokens_max=16), None, {}, TokenRatio(), AnswerShare(), parameters=_P
+    )
     assert found.output_tokens == 16
 
 
@@ -85,3 +100,30 @@ def test_tiny_prompts_do_not_spoil_the_ratio() -> None:
     for _ in range(200):
         ratio.learn("kimi", "chat", prompt_bytes=30, prompt_tokens=22)
     assert abs(ratio.bytes_per_token("kimi", "chat") - 4.0) < 0.3
+
+
+def test_how_much_of_an_answer_comes_back_is_learned_through_whole_pages() -> None:
+    """Prompts of any size, answers of 300 tokens of which 100 are sent back: pages hide the rest."""
+    answers = AnswerShare()
+    assert answers.share("kimi", "chat") == 1.0
+    for prompt_tokens in range(5_000, 5_640):
+        cached_tokens = (prompt_tokens + 100) // 64 * 64
+        answers.learn(
+            "kimi", "chat", answered_tokens=300, beyond_tokens=cached_tokens - prompt_tokens
+        )
+    assert abs(answers.share("kimi", "chat") - 1 / 3) < 0.02
+    assert answers.share("kimi", "messages") == 1.0
+    pin = _pin([1, 2, 3], prompt_tokens=2_500)
+    pin_prompt = prompt([1, 2, 3, 4])
+    found = estimate(pin_prompt, pin, {"a": 3}, TokenRatio(), answers, parameters=_P)
+    assert found.cached_tokens["a"] == 2_600 // 64 * 64
+
+
+def test_reports_that_tell_nothing_of_the_answer_are_left_out() -> None:
+    answers = AnswerShare()
+    for beyond_tokens in (-5_000, -64, 365, 90_000):
+        answers.learn("kimi", "chat", answered_tokens=300, beyond_tokens=beyond_tokens)
+    answers.learn("kimi", "chat", answered_tokens=0, beyond_tokens=-10)
+    assert answers.share("kimi", "chat") == 1.0
+    answers.learn("kimi", "chat", answered_tokens=300, beyond_tokens=-60)
+    assert answers.share("kimi", "chat") == 0.0
