@@ -118,7 +118,8 @@ def run(folder: Path, tests: Iterable[str]) -> tuple[list[str], list[str]]:
         check=False,
     )
     assert report.exists(), done.stdout + done.stderr
-    passed, failed = [], []
+    passed: list[str] = []
+    failed: list[str] = []
     for case in ET.parse(report).iter("testcase"):
         assert case.find("error") is None, f"not a test failed, but what it needs:\n{done.stdout}"
         assert case.find("skipped") is None

@@ -26,7 +26,7 @@ SCHEMA = {
     "required": ["path"],
     "additionalProperties": False,
 }
-CALLS_READ = {
+CALLS_READ: dict[str, Any] = {
     "tools": [{"name": "read", "description": "Read.", "input_schema": SCHEMA, "strict": True}],
     "tool_choice": {"type": "tool", "name": "read"},
     "max_tokens": 4000,
@@ -37,7 +37,7 @@ CALLS_READ = {
     },
 }
 # Most letters end what a random model says; an emulated one ends of itself.
-ENDS_SOON = {
+ENDS_SOON: dict[str, Any] = {
     "stop_sequences": [*string.ascii_lowercase, " "],
     "homeport_emulate": {"output_tokens": 30, "reasoning_tokens": 10},
 }
@@ -117,7 +117,7 @@ def check_end(events: list[dict[str, Any]]) -> tuple[str, int]:
 
 @pytest.mark.parametrize("thinking", [None, "disabled"])
 async def test_a_stream_from_its_start_to_its_stop(plain: Member, thinking: str | None) -> None:
-    switch = {} if thinking is None else {"thinking": {"type": thinking}}
+    switch: dict[str, Any] = {} if thinking is None else {"thinking": {"type": thinking}}
     async with session(plain) as http:
         cut = await message_events(http, body_of(temperature=0, **switch))
         ended = await message_events(http, body_of(**switch, **ENDS_SOON))

@@ -100,7 +100,7 @@ def compose(wish: Wish, *, prompt_bytes: int, seed: int, is_thinking: bool) -> A
     size = n_tokens * TOKEN_BYTES - spare_bytes
     room = size if is_cut else size - len(mark) - len(after)
     reasoning = ""
-    if is_thinking and wish.reasoning_tokens:
+    if is_thinking and wish.reasoning_tokens > 0:
         reasoning = _filler(seed ^ _REASONING, min(wish.reasoning_tokens * TOKEN_BYTES, room))
     head = reasoning + mark
     thinking_bytes = min(len(head), size) if reasoning else 0
