@@ -7,7 +7,7 @@ decides and enters it in the ledger in one step, ``retry`` moves it before its f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from router.dialect.base import SessionSource
@@ -321,6 +321,9 @@ class RouterCore:
     def _learn(self, ticket: Ticket, usage: Usage) -> None:
         """An engine reported its counts: correct the ratio, the pin and the session's tail."""
         record, facts = ticket.record, ticket.facts
+        replica = self.fleet.get(record.replica_id)
+        if usage.cached_tokens is None and replica is not None and replica.reports_cached:
+            usage = replace(usage, cached_tokens=0)
         record.reported_prompt_tokens = usage.prompt_tokens
         record.reported_cached_tokens = usage.cached_tokens
         record.output_tokens = usage.output_tokens

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 import msgspec
 
-from router.state.fleet import Observation
+from router.state.fleet import Description, Observation
 from router.state.health import Event, State
 from router.tasks import spawn
 
@@ -128,11 +128,19 @@ class Probes:
         emulated = extra if isinstance(extra, dict) else {}
         capacity = _count(info.get("max_total_num_tokens")) + _count(emulated.get("host_tokens"))
         profile = emulated.get("profile")
+        reports_cached = info.get("enable_cache_report") is True
+        if info and not reports_cached:
+            _log.warning(
+                "no-cache-report replica=%s (start SGLang with --enable-cache-report)", replica_id
+            )
         self._core.members.described(
             replica_id,
-            capacity_tokens=capacity or None,
-            profile=profile if isinstance(profile, str) else None,
-            models=names,
+            Description(
+                capacity_tokens=capacity or None,
+                profile=profile if isinstance(profile, str) else None,
+                models=tuple(names),
+                reports_cached=reports_cached,
+            ),
         )
 
     async def _observe(self, replica_id: str, url: str) -> None:

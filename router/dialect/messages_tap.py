@@ -48,7 +48,8 @@ class _EventReader:
     """Reads the events of one stream and adds up its usage.
 
     The counts come in pieces, ``message_start`` first and ``message_delta`` last. They are totals
-    that only grow, so the largest of each is the last word.
+    that only grow, so the largest of each is the last word. ``message_start`` begins no answer:
+    SGLang sends one, with counts of zero, before the error of a request that it refuses.
     """
 
     __slots__ = ("_cached", "_created", "_input", "_output")
@@ -66,7 +67,8 @@ class _EventReader:
         if event.type == "error":
             reading.note_fault(_fault(event.error))
         elif event.type != "ping":
-            reading.has_begun = True
+            if event.type != "message_start" and reading.fault is None:
+                reading.has_begun = True
             self._count(event, reading)
             if event.type == "message_stop":
                 reading.is_complete = True
@@ -82,7 +84,8 @@ class _EventReader:
         if usage.cache_read_input_tokens is not None:
             self._cached = max(self._cached or 0, usage.cache_read_input_tokens)
         prompt_tokens = self._input + self._created + (self._cached or 0)
-        reading.usage = Usage(prompt_tokens, self._output, self._cached)
+        if prompt_tokens:
+            reading.usage = Usage(prompt_tokens, self._output, self._cached)
 
 
 def _read_body(data: bytes, reading: Reading) -> bool:

@@ -39,7 +39,7 @@ from router.recording.records import (
     Tick,
 )
 from router.recording.seal import name_of
-from router.state.fleet import Observation, ReplicaSpec
+from router.state.fleet import Description, Observation, ReplicaSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -277,12 +277,16 @@ class Player:
             case Observed(replica_id=replica_id):
                 members.observed(replica_id, _observation(record))
             case Described(replica_id=replica_id):
-                members.described(
-                    replica_id,
-                    capacity_tokens=record.capacity_tokens,
-                    profile=record.profile,
-                    models=[name_of(model) for model in record.models],
-                )
+                members.described(replica_id, _description(record))
+
+
+def _description(record: Described) -> Description:
+    return Description(
+        capacity_tokens=record.capacity_tokens,
+        profile=record.profile,
+        models=tuple(name_of(model) for model in record.models),
+        reports_cached=record.reports_cached,
+    )
 
 
 def _spec(record: Join) -> ReplicaSpec:

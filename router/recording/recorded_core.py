@@ -36,7 +36,6 @@ from router.state.members import Members
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable
 
     from router.core import CoreParameters, Ticket
     from router.dialect.base import PromptFacts, Usage
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from router.recording.records import Record
     from router.recording.seal import Seal
     from router.state.estimate import Estimate
-    from router.state.fleet import Observation, Replica, ReplicaSpec
+    from router.state.fleet import Description, Observation, Replica, ReplicaSpec
     from router.state.health import Event, State
     from router.state.history import Outcome, RequestRecord
     from router.state.members import StateListener
@@ -264,21 +263,18 @@ class _RecordedMembers(Members):
         return super().renew(replica_id, now_s)
 
     @override
-    def described(
-        self,
-        replica_id: str,
-        *,
-        capacity_tokens: int | None,
-        profile: str | None,
-        models: Iterable[str],
-    ) -> None:
-        named = tuple(models)
+    def described(self, replica_id: str, said: Description) -> None:
         if self._journal.is_open:
-            sealed = tuple([self._seal.model(name) for name in named])
-            self._journal.write(Described(replica_id, capacity_tokens, profile, sealed))
-        super().described(
-            replica_id, capacity_tokens=capacity_tokens, profile=profile, models=named
-        )
+            self._journal.write(
+                Described(
+                    replica_id=replica_id,
+                    capacity_tokens=said.capacity_tokens,
+                    profile=said.profile,
+                    models=tuple([self._seal.model(name) for name in said.models]),
+                    reports_cached=said.reports_cached,
+                )
+            )
+        super().described(replica_id, said)
 
     @override
     def heard(self, replica_id: str, event: Event, now_s: float) -> State | None:

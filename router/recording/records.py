@@ -87,6 +87,7 @@ class Described(_Record, tag=4):
     capacity_tokens: int | None
     profile: str | None
     models: tuple[Sealed, ...]
+    reports_cached: bool
 
 
 class Heard(_Record, tag=5):

@@ -63,6 +63,20 @@ class ReplicaSpec:
 
 
 @dataclass(slots=True, frozen=True)
+class Description:
+    """What a replica says it is: KV tokens it can hold, the emulated hardware, the models it serves.
+
+    ``reports_cached``: its answers tell how much of a prompt was cached, so that no word means none
+    (SGLang leaves a count of zero out of ``/v1/messages``).
+    """
+
+    capacity_tokens: int | None = None
+    profile: str | None = None
+    models: tuple[str, ...] = ()
+    reports_cached: bool = False
+
+
+@dataclass(slots=True, frozen=True)
 class Observation:
     """What a replica's load report said, and when we saw it.
 
@@ -110,6 +124,7 @@ class Replica:
     foreign_backlog_s: float = 0.0
     models: tuple[str, ...] = ()
     profile: str | None = None
+    reports_cached: bool = False
     counters: Counters = field(default_factory=Counters)
 
     @property

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from router.state.health import Event, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from router.state.fleet import Fleet, Observation, Replica, ReplicaSpec
+    from router.state.fleet import Description, Fleet, Observation, Replica, ReplicaSpec
     from router.state.prefix_index import PrefixIndex
     from router.state.rates import TokenRatio
 
@@ -56,22 +56,16 @@ class Members:
             replica.lease_until_s = now_s + replica.spec.lease_s
         return replica
 
-    def described(
-        self,
-        replica_id: str,
-        *,
-        capacity_tokens: int | None,
-        profile: str | None,
-        models: Iterable[str],
-    ) -> None:
+    def described(self, replica_id: str, said: Description) -> None:
         """A replica said what it is; what it was registered with goes first."""
         replica = self._fleet.get(replica_id)
         if replica is None:
             return
-        if capacity_tokens and not replica.spec.capacity_tokens:
-            replica.capacity_tokens = capacity_tokens
-        replica.profile = replica.spec.profile or profile
-        replica.models = tuple(models)
+        if said.capacity_tokens and not replica.spec.capacity_tokens:
+            replica.capacity_tokens = said.capacity_tokens
+        replica.profile = replica.spec.profile or said.profile
+        replica.models = said.models
+        replica.reports_cached = said.reports_cached
         self._set_capacity(replica)
 
     def heard(self, replica_id: str, event: Event, now_s: float) -> State | None:

@@ -23,7 +23,7 @@ from router.errors import (
     UpstreamProtocol,
     UpstreamStatus,
 )
-from router.state.fleet import Observation, ReplicaSpec
+from router.state.fleet import Description, Observation, ReplicaSpec
 from router.state.health import Event
 from router.state.history import Outcome
 
@@ -242,9 +242,12 @@ class Drill:
     def _describe(self) -> None:
         self.core.members.described(
             self._name(),
-            capacity_tokens=self.dice.choice((None, 30_000)),
-            profile=self.dice.choice((None, "b200-tp4-fp8")),
-            models=["kimi-k2.6", "other"][: self.dice.randint(0, 2)],
+            Description(
+                capacity_tokens=self.dice.choice((None, 30_000)),
+                profile=self.dice.choice((None, "b200-tp4-fp8")),
+                models=("kimi-k2.6", "other")[: self.dice.randint(0, 2)],
+                reports_cached=self.dice.random() < 0.8,
+            ),
         )
 
     def _observe(self) -> None:

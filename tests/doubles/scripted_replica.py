@@ -44,6 +44,14 @@ BUSY_EVENT = (
     b'data: {"error":{"object":"error","message":"The request queue is full.",'
     b'"type":"SERVICE_UNAVAILABLE","param":null,"code":503}}\n\ndata: [DONE]\n\n'
 )
+BUSY_MESSAGE = (
+    b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","type":"message",'
+    b'"role":"assistant","content":[],"model":"m","usage":{"input_tokens":0,"output_tokens":0}}}\n\n'
+    b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error",'
+    b'"message":"The request queue is full."}}\n\n'
+    b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+)
+"""What SGLang streams on ``/v1/messages`` where its queue is full."""
 
 
 def chunk(data: bytes) -> bytes:

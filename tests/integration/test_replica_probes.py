@@ -29,6 +29,7 @@ class OddReplica:
     def __init__(self) -> None:
         self.ready_status = 200
         self.loads = b"{}"
+        self.info = b"{}"
         self.asked = asyncio.Event()
 
     async def ready(self, _: web.Request) -> web.Response:
@@ -39,6 +40,9 @@ class OddReplica:
     async def load(self, _: web.Request) -> web.Response:
         self.asked.set()
         return web.Response(body=self.loads, content_type="application/json")
+
+    async def server_info(self, _: web.Request) -> web.Response:
+        return web.Response(body=self.info, content_type="application/json")
 
     async def elsewhere(self, _: web.Request) -> web.Response:
         return web.Response()
@@ -51,6 +55,7 @@ async def probed(odd: OddReplica) -> AsyncIterator[Replica]:
     app.router.add_get("/ready", odd.ready)
     app.router.add_get("/elsewhere", odd.elsewhere)
     app.router.add_get("/v1/loads", odd.load)
+    app.router.add_get("/server_info", odd.server_info)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -116,3 +121,21 @@ async def test_a_redirect_is_no_readiness() -> None:
         assert replica.state is State.STARTING
         odd.ready_status = 200
         await until(lambda: replica.state is State.READY)
+
+
+@pytest.mark.parametrize(
+    ("info", "reports_cached"),
+    [
+        (b'{"enable_cache_report":true,"max_total_num_tokens":6400}', True),
+        (b'{"enable_cache_report":false}', False),
+        (b'{"enable_cache_report":"yes"}', False),
+        (b'{"version":"0.5.23"}', False),
+        (b"[]", False),
+    ],
+)
+async def test_whether_it_reports_cached_tokens(info: bytes, *, reports_cached: bool) -> None:
+    odd = OddReplica()
+    odd.info = info
+    async with probed(odd) as replica:
+        await odd.asked.wait()
+        assert replica.reports_cached is reports_cached

@@ -10,6 +10,7 @@ import pytest
 
 from router.clock import ManualClock
 from router.edge.limits import EdgeLimits
+from router.state.fleet import Description
 from tests.doubles.door_rig import front_door
 from tests.doubles.raw_client import chat, client_of, post
 from tests.doubles.scripted_replica import Call, ScriptedReplica, events, stream, whole
@@ -133,7 +134,7 @@ async def test_health_and_models(table: Mapping[str, Dialect]) -> None:
         front_door(replica.port, dialects=table) as rig,
         client_of(rig.port) as client,
     ):
-        rig.core.members.described("r0", capacity_tokens=None, profile=None, models=["m/x", "a"])
+        rig.core.members.described("r0", Description(models=("m/x", "a")))
         await client.send(get("/health") + get("/v1/models?limit=1") + get("/v1/models/m/x"))
         health, models, model = [await client.read() for _ in range(3)]
         assert (health.status, json.loads(health.body)) == (200, {"status": "ok"})

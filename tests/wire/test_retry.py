@@ -15,6 +15,7 @@ from tests.doubles.door_rig import front_door
 from tests.doubles.raw_client import chat, client_of, post
 from tests.doubles.scripted_replica import (
     BUSY_EVENT,
+    BUSY_MESSAGE,
     END,
     STREAM_HEAD,
     Call,
@@ -98,6 +99,43 @@ async def test_another_replica_answers(
             record = await rig.notes.wait_for(turn + 1)
             assert (record.outcome, record.n_tries, record.replica_id) == ("done", 2, "r1")
             rig.ready()
+
+
+MESSAGE = (
+    b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_2","usage":'
+    b'{"input_tokens":5,"output_tokens":0}}}\n\n'
+    b'event: content_block_start\ndata: {"type":"content_block_start","index":0}\n\n'
+    b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+)
+
+
+async def test_a_full_queue_behind_a_start_of_a_message(table: Mapping[str, Dialect]) -> None:
+    """The start of the refused one never reaches the client; with nobody left it is a 503."""
+
+    async def message(call: Call) -> None:
+        await call.send(stream(MESSAGE))
+
+    asked = post(chat(), path="/v1/messages")
+    async with (
+        ScriptedReplica(sends(stream(BUSY_MESSAGE))) as full,
+        ScriptedReplica(message) as other,
+        front_door(full.port, other.port, dialects=table) as rig,
+        client_of(rig.port) as client,
+    ):
+        await client.send(asked)
+        answer = await client.read()
+        assert (answer.status, answer.body, answer.is_whole) == (200, MESSAGE, True)
+        assert answer.headers["x-homeport-reason"] == "retry"
+    async with (
+        ScriptedReplica(sends(stream(BUSY_MESSAGE))) as full,
+        front_door(full.port, dialects=table) as rig,
+        client_of(rig.port) as client,
+    ):
+        await client.send(asked)
+        answer = await client.read()
+        assert answer.status == 503
+        assert json.loads(answer.body)["error"]["type"] == "overloaded_error"
+        assert int(answer.headers["retry-after"]) >= 1
 
 
 async def test_a_refused_connection(table: Mapping[str, Dialect]) -> None:

@@ -41,9 +41,11 @@ def test_a_whole_stream() -> None:
     assert followed.feed(chunks[0]) == chunks[0]
     assert not followed.has_begun
     assert followed.feed(START) == START
-    assert followed.has_begun
+    assert not followed.has_begun
     assert followed.usage == Usage(100, 0, 64)
-    assert [followed.feed(chunk) for chunk in chunks[2:]] == chunks[2:]
+    assert followed.feed(DELTA) == DELTA
+    assert followed.has_begun
+    assert [followed.feed(chunk) for chunk in chunks[3:]] == chunks[3:]
     assert followed.finish() == b""
     assert followed.is_complete
     assert followed.fault is None
@@ -77,12 +79,25 @@ def test_an_error_before_and_after_the_beginning() -> None:
     busy = event("error", error={"type": "overloaded_error", "message": "Full."})
     first, later = tap(), tap()
     first.feed(busy)
-    later.feed(START)
+    later.feed(START + DELTA)
     later.feed(event("error", error={"type": "api_error", "message": "Broken."}) + busy)
 
     assert (first.has_begun, first.fault) == (False, StreamFault(503, "Full."))
     assert (later.has_begun, later.fault) == (True, StreamFault(500, "Broken."))
     assert not later.is_complete
+
+
+def test_a_refusal_behind_a_start_of_nothing_is_no_beginning() -> None:
+    """What SGLang streams where its queue is full, cut anywhere."""
+    nothing = {"usage": {"input_tokens": 0, "output_tokens": 0}}
+    busy = event("error", error={"type": "overloaded_error", "message": "Full."})
+    told = event("message_start", message=nothing) + busy + STOP
+    for cut in range(len(told)):
+        followed = tap()
+        followed.feed(told[:cut])
+        followed.feed(told[cut:])
+        assert (followed.has_begun, followed.fault) == (False, StreamFault(503, "Full."))
+        assert followed.usage is None
 
 
 @pytest.mark.parametrize("error", [None, "text", 7])

@@ -27,7 +27,7 @@ from router.recording.records import (
     Tick,
 )
 from router.recording.seal import Seal, name_of
-from router.state.fleet import ReplicaSpec
+from router.state.fleet import Description, ReplicaSpec
 from router.state.health import Event
 from router.state.history import Outcome
 from tests.doubles.core_drill import PARAMETERS, Drill
@@ -145,7 +145,7 @@ def test_a_journal_that_has_ended_gets_nothing_and_the_core_goes_on() -> None:
     core.finish(ticket, Outcome.DONE, 3.0)
     core.members.join(ReplicaSpec("r9", "127.0.0.1", 9), 3.0)
     core.members.renew("r9", 3.0)
-    core.members.described("r9", capacity_tokens=None, profile=None, models=["kimi"])
+    core.members.described("r9", Description(models=("kimi",)))
     core.members.leave("r9")
     core.tick(4.0)
     assert len(journal.records) == n

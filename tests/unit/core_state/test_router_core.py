@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from router.dialect.base import PromptFacts, Usage
+from router.state.fleet import Description
 from router.state.history import Outcome
 from tests.doubles.core_rig import all_idle, make_core, serve
 from tests.doubles.prompts import prompt
@@ -129,6 +130,18 @@ def test_history_keeps_predicted_against_reported() -> None:
     assert second.reported_cached_tokens == 2_048
     assert second.reason == "home"
     assert second.replica_id in second.prices
+
+
+@pytest.mark.parametrize("reports_cached", [True, False])
+def test_no_word_of_cached_tokens_means_none_where_they_are_reported(
+    *, reports_cached: bool
+) -> None:
+    core = make_core(1)
+    core.members.described("r0", Description(reports_cached=reports_cached))
+    ticket = core.arrive(prompt([1, 2], key="s"), 0.0)
+    core.began(ticket, 0.1)
+    core.finish(ticket, Outcome.DONE, 1.0, usage=Usage(2_000, 100, None))
+    assert ticket.record.reported_cached_tokens == (0 if reports_cached else None)
 
 
 def test_a_branch_that_goes_on_elsewhere_takes_its_home_along_in_the_end() -> None:
