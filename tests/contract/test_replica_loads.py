@@ -197,15 +197,15 @@ async def test_an_idle_replica_holds_nothing_and_knows_its_size(
 ) -> None:
     for member in (plain, tight):
         async with session(member) as http:
-            await started_load(http, dice)
-            # The report of the last step still tells how fast it was; the next idle one does not.
-            load = await load_when(http, lambda load: is_idle(load) and not load["gen_throughput"])
+            load = await started_load(http, dice)
             assert load["max_total_num_tokens"] == member.role.pool_tokens
             assert load["max_running_requests"] == member.role.max_running
             assert load["memory"]["token_capacity"] == member.role.pool_tokens
             # Cached pages count as free: they can be evicted.
             assert load["num_used_tokens"] == load["num_active_tokens"] == 0
             assert load["token_usage"] == load["utilization"] == 0.0
+            # The speed of the last steps may be told for half a minute after them.
+            assert load["gen_throughput"] >= 0.0
             assert load["num_waiting_uncached_tokens"] == 0
 
 
