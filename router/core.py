@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from router.dialect.base import SessionSource
 from router.errors import ConnectFailed, Refused, UpstreamError, UpstreamStatus
 from router.policy.view import Price, RouteRequest
-from router.state.estimate import Estimate, EstimateParameters, estimate
+from router.state.estimate import Estimate, EstimateParameters, continues, estimate
 from router.state.fleet import Fleet
 from router.state.health import Event
 from router.state.history import History, Outcome, RequestRecord
@@ -339,7 +339,9 @@ class RouterCore:
         is_branch = not ticket.continues and pin.prompt_tokens > usage.prompt_tokens
         if is_branch and record.replica_id != pin.home_id:
             return
-        if ticket.continues and usage.cached_tokens and usage.prompt_tokens > pin.prompt_tokens:
+        # Another request of the session may have ended since this one came: it may go on from that.
+        is_next = continues(facts, pin) and usage.prompt_tokens > pin.prompt_tokens
+        if is_next and usage.cached_tokens:
             self.answers.learn(
                 facts.model,
                 facts.dialect,

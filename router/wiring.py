@@ -142,7 +142,7 @@ class Router:
         """Probe the replicas once, then listen; answers the data and the control port.
 
         Raises:
-            OSError: one of the addresses cannot be listened on; nothing is left running.
+            OSError: one of the addresses cannot be listened on; nothing is left running or written.
             ConfigError: the recording's file cannot be made; likewise.
         """
         try:
@@ -153,6 +153,8 @@ class Router:
             port = await self.door.start(self._settings.host, self._settings.port)
         except BaseException:
             await self.stop()
+            if self._recorder is not None:  # it holds nothing, and its name is wanted again
+                await asyncio.to_thread(self._recorder.discard)
             raise
         self._ticking = spawn(self._tick(), name="tick")
         return port, admin_port

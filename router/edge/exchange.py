@@ -19,7 +19,7 @@ from router.edge.answers import (
     waiting_fields,
 )
 from router.edge.reading import RETRIED, AnswerReader, Step, outcome_of
-from router.edge.relay import HEARTBEAT
+from router.edge.relay import EVENT_ENDS, HEARTBEAT, SILENT_S
 from router.edge.tries import Tries, who
 from router.errors import (
     FirstEventTimeout,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from router.framing.events import RequestHead, ResponseEvent
 
 _BODILESS: Final = (204, 304)
-_EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
 class Exchange:
@@ -208,7 +207,7 @@ class Exchange:
             self._begin(reader)
         elif not reader.is_end:
             data = reader.take()
-            self._tail = data[-4:] or self._tail
+            self._tail = (data[-4:] or self._tail) if reader.is_stream else b""
             self._relay.send(data)
         elif reader.is_cut:
             self._cut(
@@ -241,7 +240,7 @@ class Exchange:
         retry_after_s = self._door.core.retry_after_s if head.status in RETRIED else None
         fields = relayed_fields(head, ticket, self._request_id, retry_after_s=retry_after_s)
         data = reader.take()
-        self._tail = data[-4:]
+        self._tail = data[-4:] if reader.is_stream else b""
         if reader.is_end:
             self._settle(reader, failure)
         if reader.is_stream or not reader.is_end:
@@ -283,7 +282,7 @@ class Exchange:
             error = UpstreamProtocol("stream-cut", error.message)
         data = reader.take()
         if reader.is_stream:
-            if not (data or self._tail).endswith(_EVENT_ENDS):
+            if not (data or self._tail).endswith(EVENT_ENDS):
                 data += b"\n\n"  # the error must not become a part of a half-sent event
             data += self._dialect.error_event(error)
         self._drop_upstream()
@@ -379,8 +378,13 @@ class Exchange:
 
     def probe(self) -> None:
         """The client has closed its side: make sure that it still listens."""
-        if not self._is_flowing and not self._is_over:
+        if not self._is_over and (not self._is_flowing or self._is_stalled()):
             self._relay.probe()
+
+    def _is_stalled(self) -> bool:
+        """Nothing has come for a while behind a whole event: writing does not find out by itself."""
+        is_silent = not self._is_heard and self._door.now_s() - self._last_heard_s >= SILENT_S
+        return is_silent and self._tail.endswith(EVENT_ENDS)
 
     def _beat(self, now_s: float) -> None:
         """Once the head has been held for too long, send it and a comment now and then."""

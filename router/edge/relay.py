@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from router.framing.events import RequestHead
 
 HEARTBEAT: Final = b": waiting for the first event\n\n"
+EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
+SILENT_S: Final = 1.0
+"""A stream without a byte for so long does not find out by itself whether its client is there."""
+
+_COMMENT: Final = b":\n\n"
 
 _CLOSE: Final = b"connection: close\r\n"
 _KEEP: Final = b"connection: keep-alive\r\n"
@@ -126,7 +131,7 @@ class Relay:
     def probe(self) -> None:
         """Send something harmless, so that a client that is gone answers with a reset."""
         if self.is_open:
-            self.send(HEARTBEAT)
+            self.send(_COMMENT)
         elif not self._is_http10:
             self._client.write(CONTINUE)
 

@@ -108,6 +108,12 @@ class Recorder:
         if self._thread is not None:
             self._thread.join(_CLOSE_S)
 
+    def discard(self) -> None:
+        """Close, and remove the file if it was made here; blocks as ``close`` does."""
+        self.close()
+        if self._thread is not None:
+            self._path.unlink(missing_ok=True)
+
     # In the thread
 
     def _run(self, descriptor: int) -> None:

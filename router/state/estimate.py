@@ -64,7 +64,7 @@ def estimate(
 ) -> Estimate:
     """Estimate one request from its session's pin and from how many segments each replica holds."""
     bytes_per_token = ratio.bytes_per_token(prompt.model, prompt.dialect)
-    last = pin if pin is not None and _continues(prompt, pin) else None
+    last = pin if pin is not None and continues(prompt, pin) else None
     prompt_tokens = max(1, int(prompt.prompt_bytes / bytes_per_token))
     if last is not None and last.prompt_tokens:
         # Only the new part is estimated: the rest was counted by the engine.
@@ -91,7 +91,8 @@ def estimate(
     return Estimate(prompt_tokens, output_tokens, last is not None, is_auxiliary, cached)
 
 
-def _continues(prompt: Prompt, pin: Pin) -> bool:
+def continues(prompt: Prompt, pin: Pin) -> bool:
+    """Whether a prompt begins with all of the last one that its session is known to have had."""
     n = pin.tail_segments
     return 0 < n <= len(prompt.chain) and prompt.chain[n - 1] == pin.tail
 

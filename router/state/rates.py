@@ -67,12 +67,12 @@ class AnswerShare:
     def share(self, model: str, dialect: str) -> float:
         """The present estimate, between 0 and 1; 1 at first."""
         sums = self._sums.get((model, dialect))
-        return 1.0 if sums is None else min(max(sums[0] / sums[1], 0.0), 1.0)
+        return 1.0 if sums is None else sums[0] / sums[1]
 
     def learn(self, model: str, dialect: str, *, answered_tokens: int, beyond_tokens: int) -> None:
         """A prompt that goes on had ``beyond_tokens`` more cached than the last prompt's tokens.
 
-        Fewer than a page less say that the replica did not hold the last prompt, and far more than
+        A page less says that the replica did not hold the last prompt, and far more than
         the answer that it held another prompt: neither tells of the answer.
         """
         if answered_tokens <= 0:
@@ -84,8 +84,10 @@ class AnswerShare:
             del self._sums[next(iter(self._sums))]
         back, answered = self._sums.get(key, (0.0, 0.0))
         keep = _ANSWERED_MEMORY_TOKENS / (_ANSWERED_MEMORY_TOKENS + answered_tokens)
+        answered = answered * keep + answered_tokens
         back = back * keep + beyond_tokens + _PAGE_TOKENS / 2
-        self._sums[key] = back, answered * keep + answered_tokens
+        # Pages say more of short answers than these hold: what cannot be is not carried along.
+        self._sums[key] = min(max(back, 0.0), answered), answered
 
 
 @dataclass(slots=True, frozen=True)

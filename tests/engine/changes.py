@@ -7,9 +7,10 @@ more than its values is changed, or None where there is nothing to change.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tests.engine.conversations import functions, text
+from tests.engine.text_changes import TEXTS
 
 if TYPE_CHECKING:
     import random
@@ -106,49 +107,6 @@ def a_tool_deferred(dice: random.Random, body: Json) -> Json | None:
     return body
 
 
-def a_long_text_edited(dice: random.Random, body: Json) -> Json | None:
-    """A letter anywhere in a text of several segments."""
-    places = [place for place in _texts(body["messages"]) if len(place[0][place[1]]) > 4_200]
-    if not places:
-        return None
-    holder, key = dice.choice(places)
-    at = dice.randrange(len(holder[key]))
-    holder[key] = holder[key][:at] + "#" + holder[key][at + 1 :]
-    return body
-
-
-def a_text_edited(dice: random.Random, body: Json) -> Json | None:
-    places = _texts(body["messages"])
-    if not places:
-        return None
-    holder, key = dice.choice(places)
-    at = dice.randrange(len(holder[key]) + 1)
-    holder[key] = holder[key][:at] + dice.choice(["x", " ", "é", "\n", ""]) + holder[key][at:]
-    return body
-
-
-def a_text_cut(dice: random.Random, body: Json) -> Json | None:
-    places = _texts(body["messages"])
-    if not places:
-        return None
-    holder, key = dice.choice(places)
-    holder[key] = holder[key][: dice.randrange(len(holder[key]) + 1)]
-    return body
-
-
-_TEXT_KEYS: Final = ("content", "text", "reasoning_content", "thinking")
-
-
-def _texts(node: Any) -> list[tuple[Json, str]]:  # noqa: ANN401  # any JSON value
-    """Every place of a text that a template may print."""
-    if isinstance(node, list):
-        return [place for item in node for place in _texts(item)]
-    if not isinstance(node, dict):
-        return []
-    own = [(node, key) for key in _TEXT_KEYS if isinstance(node.get(key), str)]
-    return own + _texts(node.get("content"))
-
-
 # --- chat completions -----------------------------------------------------------------------------
 
 
@@ -226,6 +184,16 @@ def chat_reasoning(dice: random.Random, body: Json) -> Json | None:
         return None
     thought = found.get("reasoning_content") or ""
     found["reasoning_content"] = dice.choice([None, "", thought[: len(thought) // 2], "Hm."])
+    return body
+
+
+def chat_last_reasoning(dice: random.Random, body: Json) -> Json | None:
+    """Of the newest answer: it may end the loop, or be in the midst of it."""
+    answers = _of_role(body, "assistant")
+    if not answers:
+        return None
+    thought = answers[-1].get("reasoning_content") or ""
+    answers[-1]["reasoning_content"] = dice.choice([f"{thought} ", f"\n{thought}", f"{thought}!"])
     return body
 
 
@@ -348,9 +316,7 @@ COMMON: Final[tuple[Change, ...]] = (
     one_tool_fewer,
     a_tools_keys_turned_round,
     a_tool_deferred,
-    a_long_text_edited,
-    a_text_edited,
-    a_text_cut,
+    *TEXTS,
 )
 CHAT: Final[tuple[Change, ...]] = (
     *COMMON,
@@ -362,6 +328,7 @@ CHAT: Final[tuple[Change, ...]] = (
     chat_role,
     chat_name,
     chat_reasoning,
+    chat_last_reasoning,
     chat_preserved,
     chat_thinking_switch,
     chat_effort,

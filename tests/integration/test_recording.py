@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import signal
+import socket
 import subprocess
 import zlib
 from typing import TYPE_CHECKING
@@ -152,6 +153,16 @@ async def test_what_a_killed_router_had_written_replays(tmp_path: Path) -> None:
     recording, player = replayed(path)
     assert recording.is_truncated
     assert player.tally.placed > 5
+
+
+def test_a_router_that_could_not_listen_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.rec"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = homeport("serve", "--port", port, "--admin-port", "0", "--record", str(path))
+    assert done.returncode == 1
+    assert "cannot listen on" in done.stderr
+    assert not path.exists()
 
 
 def test_mistakes_with_files_are_one_line(tmp_path: Path) -> None:

@@ -65,6 +65,59 @@ async def test_the_replica_is_left_too(
         assert rig.inflight == 0
 
 
+async def test_a_client_that_closes_while_the_replica_stalls(table: Mapping[str, Dialect]) -> None:
+    """Nothing is written to it for want of events: a comment between two of them finds out."""
+    clock, left = ManualClock(), asyncio.Event()
+
+    async def script(call: Call) -> None:
+        await call.send(STREAM_HEAD + chunk(events("a", done=False)))
+        await call.gone()
+        left.set()
+
+    limits = EdgeLimits(sweep_s=0.01, stream_idle_s=1e6)
+    async with (
+        ScriptedReplica(script) as replica,
+        front_door(replica.port, dialects=table, limits=limits, clock=clock) as rig,
+        client_of(rig.port) as client,
+    ):
+        await client.send(post(chat()))
+        await client.read_until(events("a", done=False))
+        client.writer.close()
+        while not left.is_set():
+            clock.advance(2.0)
+            await asyncio.sleep(0.02)
+        assert (await rig.notes.wait_for(1)).outcome == "client-gone"
+
+
+async def test_a_client_that_listens_on_gets_a_stalled_stream_whole(
+    table: Mapping[str, Dialect],
+) -> None:
+    """Also if it has closed its own side, and the stall is in the midst of an event."""
+    clock, asked = ManualClock(), asyncio.Event()
+    data = events("a", done=False) + events("b")
+
+    async def script(call: Call) -> None:
+        await call.send(STREAM_HEAD + chunk(data[:-20]))
+        await asked.wait()
+        await call.send(chunk(data[-20:]) + b"0\r\n\r\n")
+
+    limits = EdgeLimits(sweep_s=0.01, stream_idle_s=1e6)
+    async with (
+        ScriptedReplica(script) as replica,
+        front_door(replica.port, dialects=table, limits=limits, clock=clock) as rig,
+        client_of(rig.port) as client,
+    ):
+        await client.send(post(chat()))
+        client.writer.write_eof()
+        for _ in range(20):  # past the first two probes
+            clock.advance(2.0)
+            await asyncio.sleep(0.02)
+        asked.set()
+        answer = await client.read()
+        assert answer.is_whole
+        assert answer.body == data
+
+
 async def test_a_client_that_leaves_while_the_router_connects(table: Mapping[str, Dialect]) -> None:
     """The attempt to connect is given up, whether or not it succeeds."""
     with deaf_port() as port:

@@ -59,8 +59,23 @@ def _ending(message: Json) -> Json:
 
 
 _NAMED = {"type": "function", "function": {"name": "bash"}}
+_LONG_TEXT = "".join(f"line {n}\n" for n in range(1_100))
+_LONG: Json = _content(2, _LONG_TEXT)
+# Its assistant's message is three segments, 3 to 5: the call is in the last.
+
+_TWO_CALLS: Json = changed(
+    CHAT_BODY,
+    "messages",
+    2,
+    "tool_calls",
+    to=[
+        *CHAT_BODY["messages"][2]["tool_calls"],
+        {"id": "bash:1", "function": {"name": "bash", "arguments": "{}"}},
+    ],
+)
 
 EQUAL_CHAT = [
+    _chat("case of a role", changed(CHAT_BODY, "messages", 0, "role", to="System")),
     _chat("order of envelope keys", reordered(CHAT_BODY)),
     _chat("order of a message's keys", reordered(CHAT_BODY, "messages", 2)),
     _chat("order of a tool call's keys", reordered(CHAT_BODY, *_CALL)),
@@ -292,14 +307,9 @@ DIFFERENT_CHAT = [
     ),
     _chat(
         "reasoning or text",
-        changed(
-            changed(CHAT_BODY, "messages", 2, "reasoning_content"),
-            "messages",
-            2,
-            "content",
-            to="Look first.I will read it.",
-        ),
+        changed(_content(2, "Look first."), "messages", 2, "reasoning_content"),
         3,
+        _content(2, None),
     ),
     _chat("a call's id", changed(CHAT_BODY, *_CALL, "id", to="read:1"), 3),
     _chat(
@@ -330,6 +340,24 @@ DIFFERENT_CHAT = [
         changed(CHAT_BODY, *_ARGUMENTS, to='{"limit": 20, "path": "a.py"}'),
         3,
     ),
+    _chat("a second call", _TWO_CALLS, 3),
+    _chat(
+        "the second call's id",
+        changed(_TWO_CALLS, "messages", 2, "tool_calls", 1, "id", to="bash:7"),
+        3,
+        _TWO_CALLS,
+    ),
+    _chat(
+        "an assistant's words at the end, or a list of one text",
+        _ending({"role": "assistant", "content": [_text("Yes.")]}),
+        3,
+        _ending({"role": "assistant", "content": "Yes."}),
+    ),
+    _chat(
+        "a line break behind the reasoning",
+        changed(CHAT_BODY, "messages", 2, "reasoning_content", to="Look first.\n"),
+        3,
+    ),
     _chat("no calls", changed(CHAT_BODY, "messages", 2, "tool_calls"), 3),
     _chat("tool result", _content(3, "def parse(): pass"), 4),
     _chat(
@@ -337,6 +365,18 @@ DIFFERENT_CHAT = [
         _content(3, [_text("def parse(): ..."), {"type": "tool_reference", "name": "bash"}]),
         4,
         apart=Apart.TEMPLATE,
+    ),
+    _chat("a call behind a long text", changed(_LONG, *_CALL, "id", to="read:1"), 5, _LONG),
+    _chat("a long text before a call", _content(2, f"#{_LONG_TEXT}"), 3, _LONG),
+    _chat("the end of a long text", _content(2, f"{_LONG_TEXT}#"), 5, _LONG),
+    _chat("another line break", _content(1, "Fix\r\nit."), 2, _content(1, "Fix\nit.")),
+    _chat("an accent on its own", _content(1, "Cafe\u0301"), 2, _content(1, "Caf\u00e9")),
+    _chat("a blank at the end", _content(1, "Fix it. "), 2, _content(1, "Fix it.")),
+    _chat(
+        "words of the next message",
+        _content(1, "agent. Fix it.", _content(0, "You are an ")),
+        1,
+        _content(1, " Fix it.", _content(0, "You are an agent.")),
     ),
     _chat("tool_call_id", changed(CHAT_BODY, "messages", 3, "tool_call_id", to="read:9"), 4),
     _chat("name of a tool", changed(CHAT_BODY, "messages", 3, "name", to="read"), 4),

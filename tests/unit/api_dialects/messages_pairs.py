@@ -42,6 +42,7 @@ def _ending(role: str, content: object) -> Json:
 
 
 _REFERENCE = {"type": "tool_reference", "tool_name": "bash"}
+_THOUGHT = ("messages", 1, "content", 0)
 _INLINE = {"role": "system", "content": "A reminder."}
 
 EQUAL_MESSAGES = [
@@ -172,6 +173,35 @@ EQUAL_MESSAGES = [
         left=changed(MESSAGES_BODY, "messages", 1, "content", 0),
     ),
     _messages(
+        "two thoughts, or one of two lines",
+        changed(MESSAGES_BODY, *_THOUGHT, "thinking", to="Look first.\nThen act."),
+        left=changed(
+            MESSAGES_BODY,
+            "messages",
+            1,
+            "content",
+            to=[
+                *MESSAGES_BODY["messages"][1]["content"],
+                {"type": "thinking", "thinking": "Then act.", "signature": ""},
+            ],
+        ),
+    ),
+    _messages(
+        "a thought of a user's",
+        changed(
+            MESSAGES_BODY,
+            "messages",
+            0,
+            "content",
+            to=[{"type": "thinking", "thinking": "Hm."}, _text("Fix the parser.")],
+        ),
+    ),
+    _messages(
+        "no input, or an empty one",
+        changed(MESSAGES_BODY, *_USE, "input"),
+        left=changed(MESSAGES_BODY, *_USE, "input", to={}),
+    ),
+    _messages(
         "the billing line in a string, and nothing else",
         changed(MESSAGES_BODY, "system", to="x-anthropic-billing-header: cch=1;"),
         left=changed(MESSAGES_BODY, "system"),
@@ -213,12 +243,43 @@ DIFFERENT_MESSAGES = [
         changed(MESSAGES_BODY, *_RESULT, "content", to=[{**_REFERENCE, "tool_name": "read"}]),
         apart=Apart.TEMPLATE,
     ),
+    _messages(
+        "a text between two references",
+        changed(MESSAGES_BODY, *_RESULT, "content", to=[_REFERENCE, _text("pass"), _REFERENCE]),
+        4,
+        changed(MESSAGES_BODY, *_RESULT, "content", to=[_text("pass"), _REFERENCE, _REFERENCE]),
+    ),
+    _messages(
+        "an empty text is a message",
+        changed(
+            MESSAGES_BODY,
+            "messages",
+            to=[{"role": "user", "content": [_text("")]}, *MESSAGES_BODY["messages"]],
+        ),
+        2,
+    ),
     _messages("tool_choice none", changed(MESSAGES_BODY, "tool_choice", to={"type": "none"}), 0),
     _messages("system text", changed(MESSAGES_BODY, "system", 2, "text", to="cwd /tmp"), 1),
     _messages(
+        "blanks behind the system's text",
+        changed(MESSAGES_BODY, "system", to=f"{_SYSTEM_TEXT}\n"),
+        1,
+    ),
+    _messages(
+        "blanks behind an inline system message",
+        _ending("system", "A reminder. "),
+        3,
+        _ending("system", "A reminder."),
+    ),
+    _messages(
         "system blocks apart", changed(MESSAGES_BODY, "system", to="You are an agent.cwd /src"), 1
     ),
-    _messages("user text", changed(MESSAGES_BODY, "messages", 0, "content", to="Fix it."), 2),
+    _messages(
+        "user text",
+        changed(MESSAGES_BODY, "messages", 0, "content", to="Gr\u00fc\u00dfe"),
+        2,
+        changed(MESSAGES_BODY, "messages", 0, "content", to="Gr\u00f6\u00dfe"),
+    ),
     _messages(
         "thinking", changed(MESSAGES_BODY, "messages", 1, "content", 0, "thinking", to="Hm."), 3
     ),

@@ -142,3 +142,16 @@ def test_the_billing_line_stays_in_the_chain_if_it_is_forwarded() -> None:
     options = DialectOptions(is_billing_line_removed=False)
     assert read(MESSAGES, body("1"), options).chain != read(MESSAGES, body("2"), options).chain
     assert read(MESSAGES, body("1"), options).edit is None
+
+
+def test_what_one_api_remembers_is_not_taken_for_the_others() -> None:
+    thought = {"type": "thinking", "thinking": "Hm."}
+    answer = {"role": "assistant", "content": [thought, {"type": "text", "text": "Done."}]}
+    body = dumps({"messages": [answer, {"role": "user", "content": "Next."}]})
+    chains = [read(path, body).chain for path in (CHAT, MESSAGES)]
+    assert chains[0] != chains[1]
+
+    for paths in ((CHAT, MESSAGES), (MESSAGES, CHAT)):
+        known = dialects(DialectOptions())
+        found = {path: known[path].read(body, []).chain for path in paths}
+        assert [found[path] for path in (CHAT, MESSAGES)] == chains

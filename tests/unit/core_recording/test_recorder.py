@@ -89,6 +89,19 @@ def test_a_recorder_that_never_started_closes(tmp_path: Path) -> None:
     assert not (tmp_path / "a.rec").exists()
 
 
+def test_a_discarded_recording_leaves_no_file_but_one_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "run.rec"
+    recorder = Recorder(path, HEADER, bytes_max=MIB)
+    recorder.start()
+    other = Recorder(path, HEADER, bytes_max=MIB)
+    with pytest.raises(ConfigError):
+        other.start()
+    other.discard()
+    assert path.exists()
+    recorder.discard()
+    assert not path.exists()
+
+
 def until_ended(recorder: Recorder) -> None:
     """Its thread ends by itself."""
     assert recorder._thread is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from router.state.estimate import EstimateParameters, estimate
 from router.state.pins import Pin
 from router.state.rates import AnswerShare, TokenRatio
@@ -127,3 +129,17 @@ def test_reports_that_tell_nothing_of_the_answer_are_left_out() -> None:
     assert answers.share("kimi", "chat") == 1.0
     answers.learn("kimi", "chat", answered_tokens=300, beyond_tokens=-60)
     assert answers.share("kimi", "chat") == 0.0
+
+
+@pytest.mark.parametrize("beyond_tokens", [-63, 0, 65])
+def test_one_token_answers_do_not_spoil_the_share_for_long(beyond_tokens: int) -> None:
+    """Their prompts all end at one place of a page, so that half a page is not the right sum."""
+    answers = AnswerShare()
+    for _ in range(2_000):
+        answers.learn("kimi", "chat", answered_tokens=1, beyond_tokens=beyond_tokens)
+    for prompt_tokens in range(5_000, 5_064):
+        cached_tokens = (prompt_tokens + 200) // 64 * 64
+        answers.learn(
+            "kimi", "chat", answered_tokens=400, beyond_tokens=cached_tokens - prompt_tokens
+        )
+    assert abs(answers.share("kimi", "chat") - 1 / 2) < 0.06

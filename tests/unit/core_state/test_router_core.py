@@ -144,6 +144,18 @@ def test_no_word_of_cached_tokens_means_none_where_they_are_reported(
     assert ticket.record.reported_cached_tokens == (0 if reports_cached else None)
 
 
+def test_an_answer_is_not_judged_by_a_prompt_that_does_not_go_on_from_it() -> None:
+    """Two prompts go on from one answer, which both send back whole; the first to end is shorter."""
+    core = make_core(1)
+    serve(core, prompt([1, 2], key="s"), 0.0)
+    one = core.arrive(prompt([1, 2, 3], key="s"), 10.0)
+    other = core.arrive(prompt([1, 2, 4, 5], key="s"), 10.0)
+    for ticket, prompt_tokens in ((one, 2_105), (other, 4_000)):
+        core.began(ticket, 10.5)
+        core.finish(ticket, Outcome.DONE, 11.0, usage=Usage(prompt_tokens, 500, 2_100 // 64 * 64))
+    assert core.answers.share(one.facts.model, one.facts.dialect) == 0.8
+
+
 def test_a_branch_that_goes_on_elsewhere_takes_its_home_along_in_the_end() -> None:
     core = make_core(2)
     home = serve(core, prompt(list(range(1, 9)), key="s"), 0.0)

@@ -24,3 +24,16 @@ def test_each_message_begins_a_segment() -> None:
     assert found.lengths_bytes == (4096, 904, 1)
     assert found.digests[2] == xxhash.xxh3_64_digest(b"b")
     assert segments_of([]) == ((), ())
+
+
+@pytest.mark.parametrize("at", [0, 4000, 4095, 4096, 8191, 8192, 9999])
+def test_every_byte_counts_in_its_own_segment(at: int) -> None:
+    rendered = bytearray(10_000)
+    before = segments_of([bytes(rendered)]).digests
+    rendered[at] = 1
+    after = segments_of([bytes(rendered)]).digests
+
+    different = [
+        n for n, (one, other) in enumerate(zip(before, after, strict=True)) if one != other
+    ]
+    assert different == [at // SEGMENT_BYTES_MAX]
