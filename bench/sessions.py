@@ -21,7 +21,9 @@ from sim.live.fleet_client import Fleet, FleetClient
 from sim.live.load import Load, LoadOptions
 from sim.live.stack import StackOptions, start_stack
 from sim.workload.replay import TraceReplay
-from sim.workload.weka import CONTEXT_TOKENS_MAX, GAP_S_MAX, Limits, TraceError, sample_traces
+from sim.workload.traces.errors import TraceError
+from sim.workload.traces.model import CONTEXT_TOKENS_MAX, GAP_S_MAX, Limits
+from sim.workload.weka import sample_traces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

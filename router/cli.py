@@ -30,6 +30,7 @@ _SUMMARIES: Final = {
     "check": "print the resolved settings, each with its source",
     "replay": "tell a recording to a fresh core and compare what it decides",
     "emulate": "run emulated SGLang replicas",
+    "trace": "show what is in recorded traffic",
     "demo": "router, emulated replicas and an agent load on this machine",
 }
 

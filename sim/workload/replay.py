@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from sim.rng import stream
+from sim.workload.traces.model import CONTEXT_TOKENS_MAX
+from sim.workload.traces.weka_file import BLOCK_TOKENS
 from sim.workload.turns import CHAT_PATH, AgentRequest, Answer, Turn
-from sim.workload.weka import BLOCK_TOKENS, CONTEXT_TOKENS_MAX
 from sim.workload.wire import MODEL
 
 if TYPE_CHECKING:

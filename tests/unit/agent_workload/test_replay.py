@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from sim.live.rendering import pages, template
 from sim.live.rendering.bodies import ChatBody, TemplateDefaults, chat_prompt, decode
 from sim.workload.replay import TraceReplay, TraceSession
+from sim.workload.traces.weka_file import BLOCK_TOKENS
 from sim.workload.turns import Answer
-from sim.workload.weka import BLOCK_TOKENS, Trace, TraceRow
+from sim.workload.weka import Trace, TraceRow
 
 
 def _row(ids: list[int], *, tail_tokens: int = 7, gap_s: float = 3.0) -> TraceRow:

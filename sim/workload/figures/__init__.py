@@ -1,0 +1,1 @@
+"""What recorded traffic is like, in numbers: sizes, pauses, and what caches would hold; pure."""
