@@ -79,7 +79,7 @@ class ReplicaModel:
         """End a request wherever it is; False if it is not active.
 
         Its last event is out at once; a step in progress still ends before its pages are free. They
-        stay cached as far as they were computed.
+        stay cached as far as they were computed, but for the step in progress of a longer prompt.
         """
         self._scheduler.run(now_s)
         job = self._scheduler.jobs.get(rid)

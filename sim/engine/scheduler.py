@@ -219,13 +219,16 @@ class Scheduler:
             found_tokens = (holding.device_pages + holding.host_pages) * page
             if job.computed_tokens == found_tokens:
                 hit_tokens += found_tokens
+            if job.ended_tokens is not None and self.partial is job:
+                # As SGLang does: of a prompt that is cut and left, this step's part is thrown away.
+                self.partial = None
+                self.pool.release(holding)
+                continue
             job.computed_tokens += n_tokens
             pages = min(len(request.pages), job.computed_tokens // page)
             self.pool.store(holding, request.pages, pages)
             if job.ended_tokens is not None:
                 self.pool.release(holding)
-                if self.partial is job:
-                    self.partial = None
             elif job.computed_tokens == request.prompt_tokens:
                 self._begin(job, holding, step.end_s)
         totals.prefill_tokens += new_tokens

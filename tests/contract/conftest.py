@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.doubles.engines import FLEET, LEAVING, TIGHT, Member, emulated
+from tests.doubles.replica_calls import is_idle, load_when, session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EMULATED = "emulated"
 SGLANG = "sglang"
+REST_S_MAX = 15.0
 
 
 @pytest.fixture(scope="session", params=[EMULATED, pytest.param(SGLANG, marks=pytest.mark.engine)])
@@ -48,3 +51,23 @@ def tight(replicas: dict[str, Member]) -> Member:
 def leaving(replicas: dict[str, Member]) -> Member:
     """A replica that a test may end."""
     return replicas[LEAVING.name]
+
+
+@pytest.fixture(scope="session")
+def restless() -> set[str]:
+    """Replicas that once did not come to rest: what is wrong with them is for the tests to say."""
+    return set()
+
+
+@pytest.fixture(autouse=True)
+async def at_rest(request: pytest.FixtureRequest, restless: set[str]) -> None:
+    """What the test before left behind has ended, and shows in no load report any more."""
+    for name in {"plain", "tight"} & set(request.fixturenames):
+        member: Member = request.getfixturevalue(name)
+        if member.url in restless:
+            continue
+        try:
+            async with asyncio.timeout(REST_S_MAX), session(member) as http:
+                await load_when(http, is_idle)
+        except TimeoutError:
+            restless.add(member.url)

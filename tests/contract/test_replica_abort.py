@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from tests.doubles.replica_calls import CHAT, chat_body, load_when, session
+from tests.doubles.replica_calls import CHAT, chat_body, load_of, load_when, session
 from tests.doubles.replica_streams import (
     ENDLESS,
     MESSAGE,
@@ -40,7 +40,9 @@ async def test_a_stream_is_ended_by_its_whole_id(plain: Member) -> None:
             await read_event(response)
             for rid in ("zzz", "abc", "", "abcdefg"):
                 await abort(plain, rid=rid)
-            await read_event(response)
+            told_s = (await load_of(http))["timestamp"]
+            load = await load_when(http, lambda load: load["timestamp"] > told_s)
+            assert load["num_running_reqs"] == 1
             await abort(plain, rid="abcdef")
             async with asyncio.timeout(20):
                 *_, (_, end), (_, usage), (_, mark) = events_of(await response.text())

@@ -238,8 +238,12 @@ async def test_limits_are_met_exactly(plain: Member, limits: dict[str, int], exp
     async with session(plain) as http:
         messages = [{"role": "user", "content": text_of("limit")}]
         answer = await complete(http, {"messages": messages, "ignore_eos": True, **limits})
+        ended = await complete(http, {"messages": messages, **limits})
     assert answer["usage"]["completion_tokens"] == expected
     assert answer["choices"][0]["finish_reason"] == "length"
+    n_tokens = ended["usage"]["completion_tokens"]
+    assert n_tokens <= expected
+    assert n_tokens == expected or ended["choices"][0]["finish_reason"] == "stop"
 
 
 async def test_a_priority_changes_nothing_without_priority_scheduling(plain: Member) -> None:

@@ -8,13 +8,14 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.doubles.replica_calls import CHAT, chat_body, complete, session, status_of
+from tests.doubles.replica_calls import CHAT, chat_body, complete, load_when, session, status_of
 from tests.doubles.replica_streams import events_of, read_event
 
 if TYPE_CHECKING:
     from tests.doubles.engines import Member
 
 N_TOKENS = 700
+N_WHOLE_TOKENS = 1000  # it outlives the stream
 EXIT_S_MAX = 30.0  # it looks every 5 s whether it may go
 
 
@@ -35,8 +36,10 @@ async def test_a_replica_drains_before_it_ends(leaving: Member) -> None:
         assert await status_of(http, "/ready") == 200
         options = {"include_usage": True}
         body = chat_body("x", output_tokens=N_TOKENS, stream=True, stream_options=options)
-        async with http.post(CHAT, json=body) as running:
+        async with http.post(CHAT, json=body) as running, asyncio.TaskGroup() as group:
             first = await read_event(running)
+            whole = group.create_task(complete(http, chat_body("y", output_tokens=N_WHOLE_TOKENS)))
+            await load_when(http, lambda load: load["num_running_reqs"] == 2)
             leaving.signal(signal.SIGTERM)
             async with asyncio.timeout(2):
                 while await status_of(http, "/ready") != 503:
@@ -46,6 +49,7 @@ async def test_a_replica_drains_before_it_ends(leaving: Member) -> None:
             assert late["usage"]["completion_tokens"] == 9
             assert await status_of(http, "/ready") == 503
             *_, (_, usage), (_, end) = events_of(first + await running.text())
+    assert whole.result()["usage"]["completion_tokens"] == N_WHOLE_TOKENS
     assert usage["usage"]["completion_tokens"] == N_TOKENS
     assert end == "[DONE]"
     async with asyncio.timeout(EXIT_S_MAX):

@@ -15,8 +15,24 @@ if TYPE_CHECKING:
 
 UNAUTHORIZED = b'{"error":"Unauthorized"}'
 OPEN = ("/ready", "/health", "/health_generate", "/metrics")
-NORMAL = ("/v1/loads", "/v1/models", "/v1/models/tiny", "/server_info", "/model_info")
-POSTED = ("/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/tokenize")
+NORMAL = (
+    "/v1/loads",
+    "/v1/models",
+    "/v1/models/tiny",
+    "/server_info",
+    "/get_server_info",
+    "/model_info",
+    "/get_model_info",
+)
+POSTED = (
+    "/v1/chat/completions",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/tokenize",
+    "/tokenize",
+    "/v1/detokenize",
+    "/detokenize",
+)
 CONTROL = (("GET", "/flush_cache"), ("POST", "/flush_cache"), ("POST", "/abort_request"))
 API = f"Bearer {API_KEY}"
 ADMIN = f"Bearer {ADMIN_KEY}"
@@ -35,7 +51,7 @@ async def answer_of(
     member: Member, path: str, key: str | None, *, method: str = "GET"
 ) -> tuple[int, bytes]:
     headers = {} if key is None else {"Authorization": key}
-    body = chat_body("hello") if method == "POST" else None
+    body = chat_body("hello", tokens=[5]) if method == "POST" else None
     async with (
         aiohttp.ClientSession(member.url) as http,
         http.request(method, path, headers=headers, json=body) as response,

@@ -19,6 +19,7 @@ from tests.doubles.replica_calls import (
     new_text,
     session,
 )
+from tests.doubles.replica_streams import ENDLESS, read_event
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -171,6 +172,20 @@ async def test_requests_add_up(plain: Member) -> None:
     new_tokens = 2 * added["prompt_tokens"] - added["cached_tokens"]
     assert grown("prefill_effective_tokens", mode="input") == new_tokens
     assert grown("num_aborted_requests") == 0
+
+
+async def test_an_abort_is_counted(plain: Member) -> None:
+    before = await scrape(plain)
+    body = chat_body("x", output_tokens=ENDLESS, rid="counted", stream=True)
+    async with session(plain) as http, http.post(CHAT, json=body) as stream:
+        await read_event(stream)
+        async with http.post("/abort_request", json={"rid": "counted"}) as response:
+            assert response.status == 200
+        await stream.read()
+        await load_when(http, is_idle)
+    after = await scrape(plain)
+    name = "num_aborted_requests"
+    assert total(after, name) - total(before, name) == 1
 
 
 async def test_an_idle_replica_shows_its_size(plain: Member) -> None:

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 CHAT: Final = "/v1/chat/completions"
 POLL_S: Final = 0.005
 WAIT_S_MAX: Final = 30.0
+_ANSWER_S_MAX: Final = 40.0  # less than a test may take: a hanging replica fails it, not the run
 _SCHEDULER: Final = "sglang::schedul"  # what is left of its title in /proc
 
 
 def session(member: Member) -> aiohttp.ClientSession:
-    """A client with the member's key."""
-    return aiohttp.ClientSession(member.url, headers=member.headers)
+    """A client with the member's key; an answer that does not end in time is a TimeoutError."""
+    limit = aiohttp.ClientTimeout(total=_ANSWER_S_MAX)
+    return aiohttp.ClientSession(member.url, headers=member.headers, timeout=limit)
 
 
 def chat_body(text: str, *, output_tokens: int = 4, **more: object) -> dict[str, Any]:
