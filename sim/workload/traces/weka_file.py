@@ -39,10 +39,10 @@ class _Request(
     """A request; ``t`` is its start, ``api_time`` how long the recorded provider took."""
 
     t: Seconds
-    model: Name
     input_tokens: PromptTokens
     output_tokens: Tokens
     hash_ids: msgspec.Raw
+    model: Name = ""
     input_types: Words = []
     output_types: Words = []
     stop: Name | None = None
