@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.doubles.processes import Running, emulate, end
+from tests.doubles.processes import Running, emulate, end, tied
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -216,7 +216,7 @@ class Engine:
     def _start(self) -> subprocess.Popen[bytes]:
         with self.log.open("wb") as log:
             return subprocess.Popen(
-                [str(PYTHON), str(SCRIPTS / "run_replica.py"), str(os.getpid()), *self._flags()],
+                [*tied(str(PYTHON)), str(PYTHON.with_name("sglang")), "serve", *self._flags()],
                 env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

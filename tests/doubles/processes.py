@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 COMMAND = (sys.executable, "-P", "-m", "router.cli")
 READY_S_MAX = 40.0
 END_S_MAX = 10.0
+
+
+def tied(python: str = sys.executable) -> tuple[str, ...]:
+    """What goes before a program's words so that it dies with this process, even with one cut off."""
+    script = Path(__file__).with_name("tied.py")
+    return (python, "-P", str(script), str(os.getpid()))
 
 
 @dataclass
@@ -75,7 +82,7 @@ class Running:
 def start(*arguments: str, count: int = 1) -> Running:
     """Start a command; ``count`` is how many ready lines it will print."""
     process = subprocess.Popen(
-        [*COMMAND, *arguments],
+        [*tied(), *COMMAND, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
