@@ -1,0 +1,1 @@
+"""What a simulated run is: its traffic, fleet, routers and faults, read from TOML."""
