@@ -137,13 +137,7 @@ STEP_TIMES: Final[dict[tuple[str, int, KvDtype], StepTimes]] = {
     ),
     ("b200", 4, KvDtype.BF16): _times(
         (15.36, 0.6737, 0.005884, 9.413e-7, 1.447e-6),
-        (
-            3.741,
-            1.612,
-            0.07766,
-            1.755e-5,
-            7.629e-6,
-        ),  # see the module: fitted for its worst point, too
+        (3.741, 1.612, 0.07766, 1.755e-5, 7.629e-6),  # our own fit
         (5.547, 4.579, 1.427e-5, 4.637e-6),
     ),
     ("b200", 8, KvDtype.FP8): _times(
