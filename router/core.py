@@ -11,19 +11,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from router.dialect.base import SessionSource
-from router.errors import ConnectFailed, Refused, UpstreamError, UpstreamStatus
+from router.errors import UpstreamError
 from router.policy.view import Price, RouteRequest
-from router.state.estimate import Estimate, EstimateParameters, continues, estimate
+from router.state.estimate import EstimateParameters, continues, estimate
 from router.state.fleet import Fleet
 from router.state.health import Event
 from router.state.history import History, Outcome, RequestRecord
 from router.state.homes import home_after, is_usable, reason_of
 from router.state.ledger import Ledger
 from router.state.members import Members
-from router.state.pins import Pins
 from router.state.prefix_index import PrefixIndex
 from router.state.rates import AnswerShare, TokenRatio
-from router.state.tails import Tails
+from router.state.sessions.pins import Pins
+from router.state.sessions.tails import Tails
 
 if TYPE_CHECKING:
     import random
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from router.dialect.base import PromptFacts, Usage
     from router.errors import RouterError
     from router.policy.view import Policy, Ranking
+    from router.state.estimate import Estimate, Held
     from router.state.fleet import Replica
     from router.state.ledger import Entry
     from router.state.members import StateListener
-    from router.state.pins import Pin
+    from router.state.sessions.pins import Pin
 
 _FREE: Final = Price()
-_NOT_READY_RETRY_S: Final = 2.0
-"""Two rounds of probes."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -65,6 +64,7 @@ class Ticket:
     record: RequestRecord
     facts: PromptFacts
     request: RouteRequest
+    held: Held
     entry: Entry
     continues: bool
     host: str = ""
@@ -147,7 +147,7 @@ class RouterCore:
     @property
     def retry_after_s(self) -> float:
         """When a replica may have room again: the least backlog of prefill, at least a second."""
-        return max(1.0, min((r.backlog_s for r in self.fleet.eligible()), default=0.0))
+        return self._members.retry_after_s
 
     def models(self) -> list[str]:
         """The models served by the replicas, each once."""
@@ -164,8 +164,8 @@ class RouterCore:
         pin = self.pins.get(key)
         home_id = None if pin is None else pin.home_id
         view = self.fleet.view(home_id=home_id)
-        if not view.candidates:
-            raise self._refusal()
+        if view.is_empty:
+            raise self._members.refusal()
         self._serial += 1
         request, guess = self._route_request(facts, key, pin, now_s)
         ranking = self._policy.rank(request, view, self._dice)
@@ -180,7 +180,7 @@ class RouterCore:
             prompt_tokens=guess.prompt_tokens,
         )
         entry = self._place(request, record, ranking, None)
-        ticket = Ticket(record, facts, request, entry, guess.continues)
+        ticket = Ticket(record, facts, request, guess.cached_tokens, entry, guess.continues)
         self._address(ticket)
         self._bind(ticket, now_s, is_first=True)
         if record.reason == "split":
@@ -193,14 +193,15 @@ class RouterCore:
 
         Answers False if there is none; the ticket is then still open and to be finished.
         """
-        self._blame(ticket.replica_id, error, now_s)
+        self._members.blame(ticket.replica_id, error, now_s)
         ticket.tried.append(ticket.replica_id)
         pin = self.pins.get(ticket.session_key)
         view = self.fleet.view(ticket.tried, home_id=None if pin is None else pin.home_id)
-        if not view.candidates:
+        if view.is_empty:
             return False
         request, record = ticket.request, ticket.record
         request.session_inflight = 0
+        request.cached_tokens = ticket.held.anew(self.index.match(ticket.facts.chain))
         ranking = self._policy.rank(request, view, self._dice)
         record.n_tries += 1
         record.reason = "retry"
@@ -211,7 +212,7 @@ class RouterCore:
 
     def blame(self, ticket: Ticket, error: UpstreamError, now_s: float) -> None:
         """A replica failed a request that is not tried again. Being full is no fault of its health."""
-        self._blame(ticket.replica_id, error, now_s)
+        self._members.blame(ticket.replica_id, error, now_s)
 
     def _address(self, ticket: Ticket) -> None:
         spec = self._replica(ticket.replica_id).spec
@@ -247,7 +248,7 @@ class RouterCore:
         if usage is not None:
             self._learn(ticket, usage)
         if record.began_s is not None and isinstance(error, UpstreamError):
-            self._blame(ticket.replica_id, error, now_s)
+            self._members.blame(ticket.replica_id, error, now_s)
         self._count(record)
         return record
 
@@ -259,8 +260,8 @@ class RouterCore:
     def _route_request(
         self, facts: PromptFacts, key: str, pin: Pin | None, now_s: float
     ) -> tuple[RouteRequest, Estimate]:
-        held = self.index.match(facts.chain)
-        guess = estimate(facts, pin, held, self.ratio, self.answers, parameters=self._p.estimate)
+        match = self.index.match(facts.chain)
+        guess = estimate(facts, pin, match, self.ratio, self.answers, parameters=self._p.estimate)
         home_id = None if pin is None else pin.home_id
         request = RouteRequest(
             session_key=key,
@@ -272,6 +273,7 @@ class RouterCore:
             session_inflight=0 if home_id is None else self.ledger.session_inflight(key, home_id),
             is_auxiliary=guess.is_auxiliary,
             cached_tokens=guess.cached_tokens,
+            head_key=guess.head_key,
         )
         return request, guess
 
@@ -281,18 +283,25 @@ class RouterCore:
         """Enter a ranking's first replica in the record and in the ledger."""
         replica = self._replica(ranking.ranked[0])
         record.replica_id = replica.replica_id
-        record.ranked = ranking.ranked
-        named = (*ranking.ranked, request.home_id)
-        record.prices = {key: price for key, price in ranking.prices.items() if key in named}
-        cached = request.cached_tokens.get(replica.replica_id, 0)
+        record.ranked, record.prices = ranking.ranked, ranking.prices
+        if len(ranking.prices) > 1:
+            named = (*ranking.ranked, request.home_id)
+            record.prices = {key: price for key, price in ranking.prices.items() if key in named}
+        cached = request.cached_tokens.get(replica.replica_id)
         record.predicted_cached_tokens = cached
-        prefill_s = replica.prefill_s(request.prompt_tokens - cached, cached)
+        new_tokens = request.prompt_tokens - cached
+        prefill_s = replica.prefill_s(new_tokens, cached)
         if entry is not None:
-            self.ledger.move(entry, replica.replica_id, prefill_s=prefill_s)
+            self.ledger.move(
+                entry, replica.replica_id, prefill_s=prefill_s, prefill_tokens=new_tokens
+            )
             return entry
-        tokens = request.prompt_tokens + request.output_tokens
         return self.ledger.open(
-            replica.replica_id, record.session_key, tokens=tokens, prefill_s=prefill_s
+            replica.replica_id,
+            record.session_key,
+            tokens=request.prompt_tokens + request.output_tokens,
+            prefill_s=prefill_s,
+            prefill_tokens=new_tokens,
         )
 
     def _bind(self, ticket: Ticket, now_s: float, *, is_first: bool) -> None:
@@ -364,36 +373,7 @@ class RouterCore:
         counters.prompt_tokens += record.reported_prompt_tokens or 0
         counters.cached_tokens += record.reported_cached_tokens or 0
 
-    def _blame(self, replica_id: str, error: UpstreamError, now_s: float) -> None:
-        """A replica failed a request. Being full is no fault of its health."""
-        replica = self.fleet.get(replica_id)
-        if replica is None:
-            return
-        replica.counters.failures += 1
-        if isinstance(error, ConnectFailed) and error.code != "connect-timeout":
-            self._members.heard(replica_id, Event.CONNECT_FAILED, now_s)
-        elif not isinstance(error, UpstreamStatus):
-            self._members.heard(replica_id, Event.REQUEST_FAILED, now_s)
-
     def _replica(self, replica_id: str) -> Replica:
         replica = self.fleet.get(replica_id)
         assert replica is not None, f"the policy named {replica_id!r}, which is no candidate"
         return replica
-
-    def _refusal(self) -> Refused:
-        """Why nobody may take a request, and when to come back."""
-        eligible = self.fleet.eligible()
-        if not eligible:
-            known = len(self.fleet)
-            return Refused(
-                "no-replica-ready",
-                f"none of the {known} replicas this router knows is ready; try again shortly"
-                if known
-                else "this router knows no replica; start one and register it, or name it with --replica",
-                retry_after_s=_NOT_READY_RETRY_S,
-            )
-        return Refused(
-            "saturated",
-            "every replica is at its limit of requests in flight; try again after the time in Retry-After",
-            retry_after_s=self.retry_after_s,
-        )

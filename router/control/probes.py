@@ -162,6 +162,7 @@ class Probes:
                 seen_s=self._now_s(),
                 ours=replica.load.inflight,
                 ours_backlog_s=replica.load.backlog_s,
+                used_ratio=sum(map(_used_ratio, ranks)) / len(ranks),
             ),
         )
 
@@ -181,6 +182,15 @@ class Probes:
         except (aiohttp.ClientError, TimeoutError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
+
+
+def _used_ratio(row: dict[str, Any]) -> float:
+    """The share of its KV tokens that a rank uses, 0 to 1; 0 if it does not tell."""
+    reported = row.get("token_usage")
+    if isinstance(reported, int | float) and not isinstance(reported, bool):
+        return min(max(float(reported), 0.0), 1.0)
+    total = _count(row.get("max_total_num_tokens"))
+    return min(_count(row.get("num_used_tokens")) / total, 1.0) if total else 0.0
 
 
 def _count(value: object) -> int:

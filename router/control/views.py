@@ -104,6 +104,7 @@ def _replica(core: RouterCore, replica: Replica, now_s: float) -> dict[str, Any]
             "running": seen.running,
             "waiting": seen.waiting,
             "waiting_uncached_tokens": seen.waiting_uncached_tokens,
+            "used_ratio": round(seen.used_ratio, 4),
             "age_s": round(now_s - seen.seen_s, 3),
         },
         "ready_age_s": None if replica.ready_s is None else round(now_s - replica.ready_s, 3),
@@ -129,7 +130,7 @@ def _decision(record: RequestRecord, now_s: float) -> dict[str, Any]:
         "tries": record.n_tries,
         "ranked": record.ranked,
         "prices": {
-            replica_id: {part: round(value, 4) for part, value in asdict(price).items()}
+            replica_id: {part: round(value, 4) for part, value in price._asdict().items()}
             for replica_id, price in record.prices.items()
         },
     }

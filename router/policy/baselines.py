@@ -7,26 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hashing.rendezvous import rank as rendezvous_rank
-from router.policy.view import Price, Ranking
+from hashing.rendezvous import first as rendezvous_first
+from router.policy.ties import RANKED_MAX, chosen, least_inflight, preferred, unpriced
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
 
-    from router.policy.view import FleetView, ReplicaView, RouteRequest
-
-_FREE = Price()
-
-
-def unpriced(ranked: Sequence[ReplicaView], reason: str) -> Ranking:
-    """A ranking without prices."""
-    ids = tuple(replica.replica_id for replica in ranked)
-    return Ranking(ids, reason, {ids[0]: _FREE})
-
-
-def _least_loaded_first(candidates: Sequence[ReplicaView]) -> list[ReplicaView]:
-    return sorted(candidates, key=lambda replica: (replica.inflight, replica.replica_id))
+    from router.policy.view import FleetView, Ranking, RouteRequest
 
 
 class RoundRobin:
@@ -36,26 +23,30 @@ class RoundRobin:
         """Start at the request's serial number."""
         del dice
         candidates = fleet.candidates
-        first = request.serial % len(candidates)
-        return unpriced([*candidates[first:], *candidates[:first]], "round-robin")
+        n = len(candidates)
+        turns = range(request.serial, request.serial + min(n, RANKED_MAX))
+        return unpriced([candidates[turn % n].replica_id for turn in turns], "round-robin")
 
 
 class Random:
     """A replica chosen uniformly at random."""
 
     def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:
-        """Shuffle the candidates."""
+        """Draw as many as a ranking has."""
         del request
-        return unpriced(dice.sample(fleet.candidates, len(fleet.candidates)), "random")
+        candidates = fleet.candidates
+        drawn = dice.sample(candidates, min(len(candidates), RANKED_MAX))
+        return unpriced([replica.replica_id for replica in drawn], "random")
 
 
 class LeastInflight:
-    """The replica with the fewest requests in flight; ties by id, as nginx's ``least_conn``."""
+    """The replica with the fewest requests in flight, as nginx's ``least_conn``; ties by rendezvous."""
 
     def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:
-        """Sort by requests in flight."""
-        del request, dice
-        return unpriced(_least_loaded_first(fleet.candidates), "least-inflight")
+        """The fewest requests in flight first."""
+        del dice
+        key = request.session_key
+        return chosen(least_inflight(fleet, key), fleet, key, "least-inflight")
 
 
 class PowerOfTwo:
@@ -63,21 +54,21 @@ class PowerOfTwo:
 
     def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:
         """Draw two, keep the better; the rest by load."""
-        del request
-        pair = dice.sample(fleet.candidates, min(2, len(fleet.candidates)))
-        best = min(pair, key=lambda replica: replica.inflight)
-        rest = [r for r in _least_loaded_first(fleet.candidates) if r is not best]
-        return unpriced([best, *rest], "power-of-two")
+        candidates, key = fleet.candidates, request.session_key
+        pair = dice.sample(candidates, min(2, len(candidates)))
+        fewest = min([replica.inflight for replica in pair])
+        best = preferred(key, [replica for replica in pair if replica.inflight == fewest])
+        return chosen(best, fleet, key, "power-of-two")
 
 
 class Rendezvous:
     """The session key hashed onto the replicas (Thaler and Ravishankar 1998; Modal's first router)."""
 
     def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:
-        """Rank by the hash of key and id; load plays no part."""
+        """Rank by the hash of key and id, of every candidate; load plays no part."""
         del dice
-        ids = rendezvous_rank(request.session_key, [r.replica_id for r in fleet.candidates])
-        return Ranking(tuple(ids), "rendezvous", {ids[0]: _FREE})
+        ids = [replica.replica_id for replica in fleet.candidates]
+        return unpriced(rendezvous_first(request.session_key, ids, RANKED_MAX), "rendezvous")
 
 
 class Sticky:
@@ -86,8 +77,9 @@ class Sticky:
     def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:
         """The home if it can take the request, whatever its load."""
         del dice
-        ranked = _least_loaded_first(fleet.candidates)
+        key = request.session_key
         home = None if request.home_id is None else fleet.candidate(request.home_id)
-        if home is None:
-            return unpriced(ranked, "new" if request.home_id is None else "rehome")
-        return unpriced([home, *(r for r in ranked if r is not home)], "home")
+        if home is not None:
+            return chosen(home, fleet, key, "home")
+        reason = "new" if request.home_id is None else "rehome"
+        return chosen(least_inflight(fleet, key), fleet, key, reason)

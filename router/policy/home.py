@@ -17,22 +17,16 @@ under one id) is split: its further requests go where they are cheapest, its hom
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from hashing.rendezvous import rank as rendezvous_rank
+from router.policy.ties import RANKED_MAX, preferred
 from router.policy.view import Price, Ranking
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from router.policy.view import FleetView, ReplicaView, RouteRequest
-
-_RANKED_MAX: Final = 4
-"""The chosen replica and three to fall back on; a retry asks anew, with the fleet as it is then."""
-
-_BACKLOG: Final = attrgetter("backlog_s")
 
 
 @dataclass(slots=True, frozen=True)
@@ -50,6 +44,10 @@ class HomeParameters:
     ``neighbour_s_per_token``: what one running neighbour adds to an output token: 2.5 ms a verify
     step of 5.84 tokens. ``room_ratio``: the share of a replica's capacity that live sessions may
     fill before pressure is charged.
+    ``weigh_all_max`` and ``place_all_max``: up to so many ready replicas each is priced, for one request
+    and for a new session (one request in seventy); in a larger fleet the ``weighed`` best by backlog, by
+    requests in flight, of the holders and, for a new session, by live working set: what is best by price
+    is among the best in one of its parts.
     """
 
     thick_inflight: int = 4
@@ -62,6 +60,9 @@ class HomeParameters:
     session_s_per_token: float = 5e-6
     neighbour_s_per_token: float = 0.000_43
     room_ratio: float = 0.9
+    weigh_all_max: int = 16
+    place_all_max: int = 64
+    weighed: int = 8
 
 
 class Home:
@@ -92,74 +93,118 @@ class Home:
             if there.total_s + p.branch_margin_s < at_home.total_s:
                 prices = {branch.replica_id: there, home.replica_id: at_home}
                 return Ranking((branch.replica_id, home.replica_id), "branch", prices)
-        can_leave = request.home_age_s >= p.move_age_s_min and len(fleet.candidates) > 1
         # Nobody can be cheaper than nothing: only a home this dear is worth a look at the rest.
-        if can_leave and at_home.total_s > p.move_margin_s:
-            others = [r for r in fleet.candidates if r is not home]
-            priced = [(self._price(request, r), r) for r in others]
-            there, best = min(priced, key=lambda pair: pair[0].total_s)
-            if p.move_factor * there.total_s + p.move_margin_s < at_home.total_s:
-                prices = {best.replica_id: there, home.replica_id: at_home}
-                return Ranking(self._ranked(best, fleet), "move", prices)
-        return Ranking(self._ranked(home, fleet), "home", {home.replica_id: at_home})
+        if request.home_age_s >= p.move_age_s_min and at_home.total_s > p.move_margin_s:
+            weighed = self._weighed(request, fleet)
+            prices = {r.replica_id: self._price(request, r) for r in weighed if r is not home}
+            if prices:
+                best = _least(request, weighed, prices)
+                there = prices[best.replica_id]
+                if p.move_factor * there.total_s + p.move_margin_s < at_home.total_s:
+                    prices = {best.replica_id: there, home.replica_id: at_home}
+                    return Ranking(_ranked(best, request, fleet), "move", prices)
+        return Ranking(_ranked(home, request, fleet), "home", {home.replica_id: at_home})
 
     def _place(self, request: RouteRequest, fleet: FleetView, reason: str) -> Ranking:
         """Choose a home for a session that has none, by its price there and its life there."""
-        prices = {r.replica_id: self._price(request, r, is_new=True) for r in fleet.candidates}
-        chosen = self._least(request, fleet.candidates, prices)
-        return Ranking(self._ranked(chosen, fleet), reason, prices)
+        weighed = self._weighed(request, fleet, is_new=True)
+        prices = {r.replica_id: self._price(request, r, is_new=True) for r in weighed}
+        best = _least(request, weighed, prices)
+        return Ranking(_ranked(best, request, fleet), reason, prices)
 
     def _cheapest(
         self, request: RouteRequest, fleet: FleetView, home: ReplicaView, reason: str
     ) -> Ranking:
         """Where this one request costs least; the session's home is not at stake."""
-        prices = {r.replica_id: self._price(request, r) for r in fleet.candidates}
-        chosen = self._least(request, fleet.candidates, prices)
-        return Ranking(self._ranked(chosen, fleet), "home" if chosen is home else reason, prices)
+        weighed = self._weighed(request, fleet)
+        if all(replica is not home for replica in weighed):
+            weighed = [*weighed, home]
+        prices = {r.replica_id: self._price(request, r) for r in weighed}
+        best = _least(request, weighed, prices)
+        why = "home" if best is home else reason
+        return Ranking(_ranked(best, request, fleet), why, prices)
 
-    @staticmethod
-    def _least(
-        request: RouteRequest, candidates: Sequence[ReplicaView], prices: dict[str, Price]
-    ) -> ReplicaView:
-        """The cheapest candidate; equal ones (to the millisecond) by rendezvous rank."""
-        least_ms = min(round(price.total_s * 1e3) for price in prices.values())
-        tied = [r for r in candidates if round(prices[r.replica_id].total_s * 1e3) == least_ms]
-        if len(tied) == 1:
-            return tied[0]
-        first = rendezvous_rank(request.session_key, [r.replica_id for r in tied])[0]
-        return next(r for r in tied if r.replica_id == first)
+    def _weighed(
+        self, request: RouteRequest, fleet: FleetView, *, is_new: bool = False
+    ) -> Sequence[ReplicaView]:
+        """The candidates that are priced: all of a small fleet, the most promising of a large one."""
+        p = self._p
+        if fleet.n_ready <= (p.place_all_max if is_new else p.weigh_all_max):
+            return fleet.candidates
+        key, k = request.session_key, p.weighed
+        found = [*fleet.least_backlogged(k, key), *fleet.least_inflight(k, key)]
+        if is_new:
+            found += fleet.least_lived_in(2 * k, key)
+        for tokens, ids in request.cached_tokens.levels():
+            if not tokens or len(ids) > k:
+                break
+            found += _candidates_of(ids, request, fleet, k)
+        return list({replica.replica_id: replica for replica in found}.values())
 
     def _branch_holder(
         self, request: RouteRequest, fleet: FleetView, home: ReplicaView
     ) -> ReplicaView | None:
         """The candidate that holds clearly more of this prompt than home does, if there is one."""
-        at_home = request.cached_tokens.get(home.replica_id, 0)
-        best_id, most = None, at_home + self._p.branch_tokens_min
-        for replica_id, cached in request.cached_tokens.items():
-            if cached > most:
-                best_id, most = replica_id, cached
-        return None if best_id is None else fleet.candidate(best_id)
+        cached = request.cached_tokens
+        most = cached.get(home.replica_id) + self._p.branch_tokens_min
+        if cached.most <= most:
+            return None
+        best: list[ReplicaView] = []
+        for tokens, ids in cached.levels():
+            if tokens <= most:
+                break
+            for replica in _candidates_of(ids, request, fleet, self._p.weighed):
+                held = cached.get(replica.replica_id)
+                if held > most:
+                    best, most = [replica], held
+                elif held == most and best and replica not in best:
+                    best.append(replica)
+        return preferred(request.session_key, best) if best else None
 
     def _price(self, request: RouteRequest, replica: ReplicaView, *, is_new: bool = False) -> Price:
         p = self._p
-        cached = request.cached_tokens.get(replica.replica_id, 0)
-        new_tokens = request.prompt_tokens - cached
+        cached = request.cached_tokens.get(replica.replica_id)
+        new_tokens, output_tokens = request.prompt_tokens - cached, request.output_tokens
+        live_tokens = replica.live_tokens
         prefill_s = replica.prefill_s(new_tokens, cached)
-        neighbours = replica.inflight
-        slowed_s = request.output_tokens * p.neighbour_s_per_token
-        interference_s = replica.decoding * prefill_s + neighbours * slowed_s
-        room = p.room_ratio * replica.capacity_tokens - replica.live_tokens
-        pushed_out = min(max(0.0, new_tokens + request.output_tokens - room), new_tokens)
-        pressure_s = replica.prefill_s(int(pushed_out), cached)
+        slowed_s = output_tokens * p.neighbour_s_per_token
+        interference_s = replica.decoding * prefill_s + replica.inflight * slowed_s
+        pressure_s = 0.0
+        over = new_tokens + output_tokens + live_tokens - p.room_ratio * replica.capacity_tokens
+        if over > 0:
+            pressure_s = replica.prefill_s(int(min(over, new_tokens)), cached)
         if is_new:
-            pressure_s += (
-                replica.live_sessions * p.session_s + replica.live_tokens * p.session_s_per_token
-            )
+            pressure_s += replica.live_sessions * p.session_s + live_tokens * p.session_s_per_token
         return Price(replica.backlog_s, prefill_s, interference_s, pressure_s)
 
-    @staticmethod
-    def _ranked(chosen: ReplicaView, fleet: FleetView) -> tuple[str, ...]:
-        """The chosen replica, then the least backlogged others."""
-        rest = sorted(fleet.candidates, key=_BACKLOG)[:_RANKED_MAX]
-        ids = [chosen.replica_id, *[r.replica_id for r in rest if r is not chosen]]
-        return tuple(ids[:_RANKED_MAX])
+
+def _candidates_of(
+    ids: Collection[str], request: RouteRequest, fleet: FleetView, k: int
+) -> Iterator[ReplicaView]:
+    """The candidates among holders; of more than ``k``, those that are among the least backlogged."""
+    if len(ids) > k:
+        yield from (
+            r for r in fleet.least_backlogged(2 * k, request.session_key) if r.replica_id in ids
+        )
+        return
+    for replica_id in ids:
+        replica = fleet.candidate(replica_id)
+        if replica is not None:
+            yield replica
+
+
+def _least(
+    request: RouteRequest, weighed: Sequence[ReplicaView], prices: dict[str, Price]
+) -> ReplicaView:
+    """The cheapest of the priced; equal ones (to the millisecond) by rendezvous rank."""
+    totals_ms = {key: round(price.total_s * 1e3) for key, price in prices.items()}
+    least_ms = min(totals_ms.values())
+    tied = [r for r in weighed if totals_ms.get(r.replica_id) == least_ms]
+    return preferred(request.session_key, tied)
+
+
+def _ranked(best: ReplicaView, request: RouteRequest, fleet: FleetView) -> tuple[str, ...]:
+    """The chosen replica, then the least backlogged others."""
+    rest = fleet.least_backlogged(RANKED_MAX, request.session_key)
+    ids = [best.replica_id, *[r.replica_id for r in rest if r is not best]]
+    return tuple(ids[:RANKED_MAX])

@@ -13,7 +13,11 @@ from router.policy.baselines import (
     RoundRobin,
     Sticky,
 )
+from router.policy.hashed import PrefixHash, RingBounded
 from router.policy.home import Home
+from router.policy.modal import ModalV2
+from router.policy.scored import DynamoKv, LlmD
+from router.policy.smg import SmgCacheAware, SmgCacheAwareOld
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,12 +25,19 @@ if TYPE_CHECKING:
     from router.policy.view import Policy
 
 POLICIES: Final[dict[str, Callable[[], Policy]]] = {
+    "dynamo_kv": DynamoKv,
     "home": Home,
     "least_inflight": LeastInflight,
+    "llm_d": LlmD,
+    "modal_v2": ModalV2,
     "power_of_two": PowerOfTwo,
+    "prefix_hash": PrefixHash,
     "random": Random,
     "rendezvous": Rendezvous,
+    "ring_bounded": RingBounded,
     "round_robin": RoundRobin,
+    "smg_cache_aware": SmgCacheAware,
+    "smg_cache_aware_old": SmgCacheAwareOld,
     "sticky": Sticky,
 }
 

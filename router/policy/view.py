@@ -7,11 +7,37 @@ decision, and nothing in it may be kept beyond the call.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from router.policy.ring import Ring
+
+
+class CachedTokens(Protocol):
+    """How many tokens of one prompt each replica probably holds, never more than all but one.
+
+    Valid during the decision only.
+    """
+
+    def get(self, replica_id: str, default: int = 0, /) -> int:
+        """The tokens of one replica; ``default`` if it holds none."""
+
+    @property
+    def most(self) -> int:
+        """The most that any replica may hold: the first level's."""
+
+    def levels(self) -> Iterable[tuple[int, Collection[str]]]:
+        """Holders from those of the most on: the most that any of them may hold, and their ids.
+
+        Ids come again in the levels below; what one holds, ``get`` tells. A look for who holds more
+        than so many tokens ends at the first level of no more.
+        """
+
+    def everyone(self) -> Mapping[str, int]:
+        """The tokens of all that hold any, for who looks at the whole fleet anyway."""
 
 
 @dataclass(slots=True)
@@ -19,10 +45,9 @@ class RouteRequest:
     """One request as a policy sees it; tokens are the router's estimates.
 
     ``home_id`` is the replica the session is pinned to, None for a new session; ``home_age_s`` says
-    for how long. ``session_inflight``
-    counts the session's requests already in flight at its home. ``cached_tokens`` maps each replica
-    that probably holds a part of the prompt to the tokens it holds, never more than
-    ``prompt_tokens - 1``. ``serial`` grows by one with each decision.
+    for how long. ``session_inflight`` counts the session's requests already in flight at its home.
+    ``head_key`` is a hash of the prompt's first 256 tokens (of the whole segments that contain them),
+    0 if the prompt could not be read. ``serial`` grows by one with each decision.
     """
 
     session_key: str
@@ -33,7 +58,8 @@ class RouteRequest:
     home_age_s: float
     session_inflight: int
     is_auxiliary: bool
-    cached_tokens: Mapping[str, int]
+    cached_tokens: CachedTokens
+    head_key: int = 0
 
 
 class ReplicaView(Protocol):
@@ -52,6 +78,10 @@ class ReplicaView(Protocol):
         """Prompt and expected output tokens of those requests."""
 
     @property
+    def prefill_tokens(self) -> int:
+        """Tokens to be computed of our requests that have not begun to answer."""
+
+    @property
     def live_sessions(self) -> int:
         """Sessions whose home it is and that were seen lately."""
 
@@ -64,6 +94,10 @@ class ReplicaView(Protocol):
         """KV tokens it can hold, device and host tier together; at least 1."""
 
     @property
+    def held_bytes(self) -> int:
+        """Canonical bytes of prompts it is believed to hold."""
+
+    @property
     def backlog_s(self) -> float:
         """Seconds of prefill dispatched or waiting that have not begun to answer."""
 
@@ -71,23 +105,66 @@ class ReplicaView(Protocol):
     def decoding(self) -> int:
         """Requests of ours that are past their first event."""
 
+    @property
+    def waiting(self) -> int:
+        """Requests in its queue, as it reported last; 0 where that is not known."""
+
+    @property
+    def waiting_tokens(self) -> int:
+        """Uncached tokens of those requests, as it reported last; 0 where that is not known."""
+
+    @property
+    def used_ratio(self) -> float:
+        """The share of its KV tokens in use (0 to 1), as it reported last; 0 where not known."""
+
+    @property
+    def unreported(self) -> int:
+        """Requests of ours in flight beyond those that its last report contains."""
+
     def prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
         """Seconds to prefill ``new_tokens`` behind ``cached_tokens``."""
 
 
 class FleetView(Protocol):
-    """The replicas that may take this request: ready, not draining, below their limit, not tried."""
+    """The replicas that may take this request: ready, not draining, below their limit, not tried.
+
+    Reading the least by some number costs by ``k``, not by the size of the fleet. Where several are
+    equal, which of them come first depends on ``key`` (the session's), and never on their order.
+    """
 
     @property
     def candidates(self) -> Sequence[ReplicaView]:
-        """In a fixed order (by id); never empty when a policy is asked."""
+        """All of them by id, never empty when a policy is asked; a look at each costs by their number."""
+
+    @property
+    def n_ready(self) -> int:
+        """How many replicas are ready, whether at their limit or not."""
+
+    @property
+    def inflight_sum(self) -> int:
+        """Requests in flight of all that are ready, whether at their limit or not."""
+
+    @property
+    def inflight_most(self) -> int:
+        """The most requests that any of those has in flight."""
 
     def candidate(self, replica_id: str) -> ReplicaView | None:
         """The candidate of this id, None if it cannot take the request now."""
 
+    def least_backlogged(self, k: int, key: str) -> Sequence[ReplicaView]:
+        """At most ``k`` candidates, the least backlog first; at least one."""
 
-@dataclass(slots=True, frozen=True)
-class Price:
+    def least_inflight(self, k: int, key: str) -> Sequence[ReplicaView]:
+        """At most ``k`` candidates, the fewest requests in flight first; at least one."""
+
+    def least_lived_in(self, k: int, key: str) -> Sequence[ReplicaView]:
+        """At most ``k`` candidates, the smallest live working set first; at least one."""
+
+    def ring(self, points: int) -> Ring:
+        """All known replicas, candidates or not, at so many points each of a consistent-hash ring."""
+
+
+class Price(NamedTuple):
     """What a choice costs, in seconds, by named part.
 
     A baseline published as counts or scores has parts without a price: all zero.
@@ -101,14 +178,14 @@ class Price:
     @property
     def total_s(self) -> float:
         """The sum of the parts."""
-        return self.wait_s + self.prefill_s + self.interference_s + self.pressure_s
+        return self[0] + self[1] + self[2] + self[3]
 
 
-@dataclass(slots=True, frozen=True)
-class Ranking:
+class Ranking(NamedTuple):
     """A policy's answer: replica ids from best to worst (the first is chosen), why, and the prices.
 
-    ``prices`` holds at least the chosen replica's price, and that of the home where it was weighed.
+    ``ranked`` may leave candidates out: a retry asks anew. ``prices`` holds at least the chosen
+    replica's price, and that of the home where it was weighed.
     """
 
     ranked: tuple[str, ...]

@@ -310,4 +310,5 @@ def _observation(record: Observed) -> Observation:
         seen_s=record.seen_s,
         ours=record.ours,
         ours_backlog_s=record.ours_backlog_s,
+        used_ratio=record.used_ratio,
     )

@@ -1,11 +1,13 @@
 """A core that tells a journal what it is told and what it answers.
 
-It decides as the plain core does, but for one thing: where a session's key decides (rendezvous
-ranks), the sealed key does, so that a core that only ever sees sealed keys decides alike.
+It decides as the plain core does, but for one thing: where a session's key or a link of its chain
+decides (rendezvous ranks, rings), the sealed one does, so that a core that only ever sees sealed ones
+decides alike.
 """
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Protocol
 
 from typing_extensions import override
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from router.state.health import Event, State
     from router.state.history import Outcome, RequestRecord
     from router.state.members import StateListener
-    from router.state.pins import Pin
+    from router.state.sessions.pins import Pin
 
 _NUMBER_MAX = 1 << 53
 _NEW_SEGMENTS_MAX = 50_000
@@ -177,6 +179,9 @@ class RecordedCore(RouterCore):
     ) -> tuple[RouteRequest, Estimate]:
         request, guess = super()._route_request(facts, key, pin, now_s)
         request.session_key = name_of(self._seal.session(key))
+        if request.head_key:
+            links = self._seal.links(array("Q", (request.head_key,)))
+            request.head_key = int.from_bytes(links, "little")
         return request, guess
 
     def _write_arrival(self, facts: PromptFacts, now_s: float) -> None:
@@ -294,6 +299,7 @@ class _RecordedMembers(Members):
                     seen_s=seen.seen_s,
                     ours=seen.ours,
                     ours_backlog_s=seen.ours_backlog_s,
+                    used_ratio=seen.used_ratio,
                 )
             )
         super().observed(replica_id, seen)

@@ -108,6 +108,7 @@ class Observed(_Record, tag=6):
     seen_s: float
     ours: int
     ours_backlog_s: float
+    used_ratio: float = 0.0
 
 
 class Tick(_Record, tag=7):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from array import array
+    from collections.abc import Collection, Iterator
 
-    from router.state.pins import Pin
+    from router.state.prefix_index import Match
     from router.state.rates import AnswerShare, TokenRatio
+    from router.state.sessions.pins import Pin
 
 _PAGE_TOKENS: Final = 64
 """SGLang's page with its MLA backends: cached tokens come in whole pages."""
+
+_HEAD_BYTES: Final = 1_024
+"""What SMG's ``prefix_hash`` takes as a prompt's first 256 tokens where it has only text."""
 
 
 class Prompt(Protocol):
@@ -29,15 +35,99 @@ class Prompt(Protocol):
         """Canonical bytes of the whole prompt."""
 
 
-@dataclass(slots=True, frozen=True)
-class Estimate:
-    """Tokens of one request. ``continues``: its prompt begins with the session's last prompt."""
+class Held:
+    """The tokens of one prompt that each replica holds, worked out for those that are asked for."""
+
+    __slots__ = (
+        "_answered",
+        "_bytes_per_token",
+        "_ends",
+        "_known",
+        "_last",
+        "_match",
+        "_tokens_max",
+    )
+
+    def __init__(
+        self,
+        match: Match,
+        ends_bytes: array[int],
+        *,
+        bytes_per_token: float,
+        prompt_tokens: int,
+        last: tuple[int, int, int] | None,
+        answered: int,
+    ) -> None:
+        """``last`` are the segments, bytes and tokens of the session's last prompt if this continues it."""
+        self._match = match
+        self._ends = ends_bytes
+        self._bytes_per_token = bytes_per_token
+        self._tokens_max = prompt_tokens - 1
+        self._last = last
+        self._answered = answered
+        self._known: dict[int, int] = {}
+
+    def anew(self, match: Match) -> Held:
+        """The same prompt, matched again."""
+        tokens = self._tokens_max + 1
+        return Held(
+            match, self._ends, bytes_per_token=self._bytes_per_token, prompt_tokens=tokens,
+            last=self._last, answered=self._answered,
+        )  # fmt: skip
+
+    def get(self, replica_id: str, default: int = 0, /) -> int:
+        """The tokens of one replica."""
+        segments = self._match.segments(replica_id)
+        return self._tokens(segments) if segments else default
+
+    @property
+    def most(self) -> int:
+        """The most that any replica may hold."""
+        segments = self._match.most
+        return self._tokens(segments) if segments else 0
+
+    def levels(self) -> Iterator[tuple[int, Collection[str]]]:
+        """Holders from those of the most on: the most that any of them may hold, and their ids."""
+        for segments, ids in self._match.levels():
+            yield self._tokens(segments), ids
+
+    def everyone(self) -> dict[str, int]:
+        """The tokens of all that hold any."""
+        found = self._match.everyone()
+        for segments in set(found.values()):
+            self._tokens(segments)
+        known = self._known
+        return {replica_id: known[segments] for replica_id, segments in found.items()}
+
+    def _tokens(self, segments: int) -> int:
+        """Tokens of the first ``segments``, in whole pages, never the whole prompt."""
+        known = self._known.get(segments)
+        if known is not None:
+            return known
+        held_bytes, last = self._ends[segments - 1], self._last
+        if last is not None and segments >= last[0]:
+            # What follows the last prompt begins with the last answer, or what is sent back of it.
+            after = self._answered if segments == last[0] else 0
+            tokens = last[2] + after + int((held_bytes - last[1]) / self._bytes_per_token)
+        else:
+            tokens = int(held_bytes / self._bytes_per_token)
+        tokens = max(0, min(tokens, self._tokens_max)) // _PAGE_TOKENS * _PAGE_TOKENS
+        self._known[segments] = tokens
+        return tokens
+
+
+class Estimate(NamedTuple):
+    """Tokens of one request. ``continues``: its prompt begins with the session's last prompt.
+
+    ``head_key`` is the chain's value behind the first 256 tokens, 0 for a prompt without a chain.
+    """
 
     prompt_tokens: int
     output_tokens: int
     continues: bool
     is_auxiliary: bool
-    cached_tokens: dict[str, int]
+    cached_tokens: Held
+    head_key: int
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,63 +146,49 @@ class EstimateParameters:
 def estimate(
     prompt: Prompt,
     pin: Pin | None,
-    held_segments: dict[str, int],
+    match: Match,
     ratio: TokenRatio,
     answers: AnswerShare,
     *,
     parameters: EstimateParameters,
 ) -> Estimate:
-    """Estimate one request from its session's pin and from how many segments each replica holds."""
+    """Estimate one request from its session's pin and from what each replica holds of its chain."""
     bytes_per_token = ratio.bytes_per_token(prompt.model, prompt.dialect)
-    last = pin if pin is not None and continues(prompt, pin) else None
-    prompt_tokens = max(1, int(prompt.prompt_bytes / bytes_per_token))
-    if last is not None and last.prompt_tokens:
-        # Only the new part is estimated: the rest was counted by the engine.
-        grown_bytes = prompt.prompt_bytes - last.prompt_bytes
-        prompt_tokens = max(1, last.prompt_tokens + int(grown_bytes / bytes_per_token))
-    answered = 0
-    if last is not None:
-        answered = int(last.output_tokens * answers.share(prompt.model, prompt.dialect))
-    cached = {
-        replica_id: _cached(
-            prompt, segments, bytes_per_token, prompt_tokens, last=last, answered=answered
-        )
-        for replica_id, segments in held_segments.items()
-    }
-    output_tokens = (pin.output_tokens if pin is not None else 0) or parameters.output_tokens
+    chain, ends_bytes = prompt.chain, prompt.ends_bytes
+    prompt_bytes = ends_bytes[-1] if ends_bytes else 0
+    prompt_tokens = max(1, int(prompt_bytes / bytes_per_token))
+    output_tokens, answered, last = parameters.output_tokens, 0, None
+    is_next = False
+    if pin is not None:
+        output_tokens = pin.output_tokens or output_tokens
+        is_next = continues(prompt, pin)
+        if is_next:
+            answered = int(pin.output_tokens * answers.share(prompt.model, prompt.dialect))
+            if pin.prompt_tokens:
+                # Only the new part is estimated: the rest was counted by the engine.
+                last = (pin.tail_segments, pin.prompt_bytes, pin.prompt_tokens)
+                grown_bytes = prompt_bytes - pin.prompt_bytes
+                prompt_tokens = max(1, pin.prompt_tokens + int(grown_bytes / bytes_per_token))
     if prompt.output_tokens_max is not None:
         output_tokens = min(output_tokens, max(1, prompt.output_tokens_max))
     is_auxiliary = (
         pin is not None
-        and last is None
+        and not is_next
         and prompt_tokens < parameters.auxiliary_tokens_max
         and pin.tokens > parameters.auxiliary_factor * prompt_tokens
     )
-    return Estimate(prompt_tokens, output_tokens, last is not None, is_auxiliary, cached)
+    held = Held(
+        match, ends_bytes, bytes_per_token=bytes_per_token, prompt_tokens=prompt_tokens,
+        last=last, answered=answered,
+    )  # fmt: skip
+    head_key = 0
+    if chain:
+        head_at = bisect_left(ends_bytes, _HEAD_BYTES, 0, len(chain) - 1)
+        head_key = chain[head_at]
+    return Estimate(prompt_tokens, output_tokens, is_next, is_auxiliary, held, head_key)
 
 
 def continues(prompt: Prompt, pin: Pin) -> bool:
     """Whether a prompt begins with all of the last one that its session is known to have had."""
     n = pin.tail_segments
     return 0 < n <= len(prompt.chain) and prompt.chain[n - 1] == pin.tail
-
-
-def _cached(
-    prompt: Prompt,
-    segments: int,
-    bytes_per_token: float,
-    prompt_tokens: int,
-    *,
-    last: Pin | None,
-    answered: int,
-) -> int:
-    """Tokens of the first ``segments``, in whole pages, never the whole prompt."""
-    held_bytes = prompt.ends_bytes[segments - 1]
-    if last is not None and last.prompt_tokens and segments >= last.tail_segments:
-        # What follows the last prompt begins with the last answer, or what is sent back of it.
-        after = answered if segments == last.tail_segments else 0
-        beyond_bytes = held_bytes - last.prompt_bytes
-        tokens = last.prompt_tokens + after + int(beyond_bytes / bytes_per_token)
-    else:
-        tokens = int(held_bytes / bytes_per_token)
-    return max(0, min(tokens, prompt_tokens - 1)) // _PAGE_TOKENS * _PAGE_TOKENS

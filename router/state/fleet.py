@@ -7,18 +7,24 @@ kept as requests and pins come and go.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from router.policy.ring import Rings
+from router.state.candidates import Eligible, View
 from router.state.health import Event, State, follow
 from router.state.rates import PrefillRate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from router.state.candidates import Candidate
     from router.state.ledger import Ledger, Load
-    from router.state.pins import HomeTotals, Pins
+    from router.state.prefix_index import Holdings
+    from router.state.sessions.pins import HomeTotals, Pins
 
 
 _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
@@ -81,7 +87,8 @@ class Observation:
     """What a replica's load report said, and when we saw it.
 
     ``ours`` and ``ours_backlog_s`` are our own share at that time, from the ledger: the report
-    contains our requests, so only what exceeds them is foreign load.
+    contains our requests, so only what exceeds them is foreign load. ``used_ratio`` is the share of
+    its KV tokens that is in use (0 to 1), 0 where that is not known.
     """
 
     running: int
@@ -90,6 +97,7 @@ class Observation:
     seen_s: float
     ours: int = 0
     ours_backlog_s: float = 0.0
+    used_ratio: float = 0.0
 
 
 @dataclass(slots=True)
@@ -106,9 +114,13 @@ _CAPACITY_TOKENS_UNKNOWN = 500_000
 """Assumed until the replica says more: about what TP4 on a B200 leaves at a memory fraction of 0.9."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Replica:
-    """One replica as the router believes it to be; a policy reads it as a ``ReplicaView``."""
+    """One replica as the router believes it to be; a policy reads it as a ``ReplicaView``.
+
+    ``observed`` is its last load report, ``report`` the same until it is too old to be believed.
+    ``replica_id`` is its spec's, and never changes.
+    """
 
     spec: ReplicaSpec
     load: Load
@@ -119,18 +131,19 @@ class Replica:
     inflight_max: int | None = None
     lease_until_s: float | None = None
     ready_s: float | None = None
+    holdings: Holdings | None = None
     observed: Observation | None = None
+    report: Observation | None = None
     foreign_inflight: int = 0
     foreign_backlog_s: float = 0.0
     models: tuple[str, ...] = ()
     profile: str | None = None
     reports_cached: bool = False
     counters: Counters = field(default_factory=Counters)
+    replica_id: str = field(init=False)
 
-    @property
-    def replica_id(self) -> str:
-        """Stable name."""
-        return self.spec.replica_id
+    def __post_init__(self) -> None:
+        self.replica_id = self.spec.replica_id
 
     @property
     def inflight(self) -> int:
@@ -148,9 +161,45 @@ class Replica:
         return self.load.decoding
 
     @property
+    def prefill_tokens(self) -> int:
+        """Tokens to be computed of our requests that have not begun to answer."""
+        return self.load.prefill_tokens
+
+    @property
     def backlog_s(self) -> float:
         """Seconds of prefill ahead of a request that is sent now."""
         return self.load.backlog_us / 1e6 + self.foreign_backlog_s
+
+    @property
+    def backlog_us(self) -> int:
+        """The same in whole microseconds."""
+        return self.load.backlog_us + round(self.foreign_backlog_s * 1e6)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait in its queue, as it reported last; 0 if it did not."""
+        return 0 if self.report is None else self.report.waiting
+
+    @property
+    def waiting_tokens(self) -> int:
+        """Uncached tokens of those requests, as it reported last."""
+        return 0 if self.report is None else self.report.waiting_uncached_tokens
+
+    @property
+    def used_ratio(self) -> float:
+        """The share of its KV tokens in use, as it reported last; 0 if it did not."""
+        return 0.0 if self.report is None else self.report.used_ratio
+
+    @property
+    def unreported(self) -> int:
+        """Requests of ours in flight beyond those that its last report contains."""
+        inflight = self.load.inflight
+        return inflight if self.report is None else max(0, inflight - self.report.ours)
+
+    @property
+    def held_bytes(self) -> int:
+        """Canonical bytes of prompts it is believed to hold."""
+        return 0 if self.holdings is None else self.holdings.held_bytes
 
     @property
     def live_sessions(self) -> int:
@@ -172,22 +221,6 @@ class Replica:
         return self.inflight_max is not None and self.load.inflight >= self.inflight_max
 
 
-class View:
-    """The candidates of one decision."""
-
-    __slots__ = ("_by_id", "candidates")
-
-    def __init__(self, candidates: Sequence[Replica]) -> None:
-        self.candidates = candidates
-        self._by_id: dict[str, Replica] | None = None
-
-    def candidate(self, replica_id: str) -> Replica | None:
-        """The candidate of this id, None if it cannot take the request now."""
-        if self._by_id is None:
-            self._by_id = {replica.replica_id: replica for replica in self.candidates}
-        return self._by_id.get(replica_id)
-
-
 class Fleet:
     """All replicas the router knows, by id."""
 
@@ -196,7 +229,11 @@ class Fleet:
         self._pins = pins
         self._inflight_max = inflight_max
         self._replicas: dict[str, Replica] = {}
-        self._view: View | None = None
+        self._eligible: Eligible | None = None
+        self._everyone: View | None = None
+        self._rings = Rings()
+        self._lease_due_s = inf
+        self._seen: OrderedDict[str, float] = OrderedDict()
         self._has_limits = inflight_max is not None
 
     def __len__(self) -> int:
@@ -218,17 +255,19 @@ class Fleet:
                 spec, self._ledger.expect(spec.replica_id), self._pins.expect(spec.replica_id)
             )
             self._replicas[spec.replica_id] = replica
+            self._rings = Rings(sorted(self._replicas))
         else:
             has_moved = (spec.host, spec.port) != (replica.spec.host, replica.spec.port)
             if has_moved or replica.state is State.DRAINING:
                 replica.state = State.STARTING
             if has_moved:
-                replica.models, replica.observed = (), None
+                replica.models, replica.observed, replica.report = (), None, None
+                self.set_foreign(replica, 0, 0.0)
             replica.spec = spec
         replica.capacity_tokens = spec.capacity_tokens or replica.capacity_tokens
         replica.profile = spec.profile or replica.profile
         replica.inflight_max = spec.inflight_max or self._inflight_max
-        replica.lease_until_s = None if spec.lease_s is None else now_s + spec.lease_s
+        self.renew(replica, now_s)
         self._has_limits = self._has_limits or replica.inflight_max is not None
         self._changed()
         return replica
@@ -236,6 +275,8 @@ class Fleet:
     def leave(self, replica_id: str) -> Replica | None:
         """Forget a replica."""
         replica = self._replicas.pop(replica_id, None)
+        self._rings = Rings(sorted(self._replicas))
+        self._seen.pop(replica_id, None)
         self._ledger.forget(replica_id)
         self._pins.forget(replica_id)
         self._changed()
@@ -250,27 +291,74 @@ class Fleet:
             self._changed()
         return before
 
+    def renew(self, replica: Replica, now_s: float) -> None:
+        """A replica's lease starts anew, if it has one."""
+        lease_s = replica.spec.lease_s
+        replica.lease_until_s = None if lease_s is None else now_s + lease_s
+        if replica.lease_until_s is not None:
+            self._lease_due_s = min(self._lease_due_s, replica.lease_until_s)
+
+    def leases_ended(self, now_s: float) -> list[str]:
+        """The replicas whose lease ran out, by id; looks at none before the first may have."""
+        if now_s <= self._lease_due_s:
+            return []
+        leases = [
+            (r.replica_id, r.lease_until_s) for r in self.replicas() if r.lease_until_s is not None
+        ]
+        ended = [replica_id for replica_id, until_s in leases if until_s < now_s]
+        self._lease_due_s = min([until_s for _, until_s in leases if until_s >= now_s], default=inf)
+        return ended
+
+    def seen(self, replica: Replica, observation: Observation) -> None:
+        """A replica reported its load."""
+        replica.observed = replica.report = observation
+        self._seen[replica.replica_id] = observation.seen_s
+        self._seen.move_to_end(replica.replica_id)
+
+    def forget_reports(self, before_s: float) -> None:
+        """Load reports older than that say nothing any more; looks at no newer ones."""
+        seen = self._seen
+        while seen and next(iter(seen.values())) < before_s:
+            replica_id, _ = seen.popitem(last=False)
+            replica = self._replicas[replica_id]
+            replica.report = None
+            self.set_foreign(replica, 0, 0.0)
+
+    def set_foreign(self, replica: Replica, inflight: int, backlog_s: float) -> None:
+        """What a replica carries beyond our own requests."""
+        if (inflight, backlog_s) != (replica.foreign_inflight, replica.foreign_backlog_s):
+            replica.foreign_inflight, replica.foreign_backlog_s = inflight, backlog_s
+            self._ledger.changed[replica.replica_id] = None
+
     def view(self, tried: Collection[str] = (), *, home_id: str | None = None) -> View:
-        """Who may take a request now; its ``candidates`` are empty if nobody may.
+        """Who may take a request now; it is empty if nobody may.
 
         A suspect home takes the requests of its own sessions.
         """
-        everyone = self._everyone()
+        everyone = self._everyone
+        if everyone is None:
+            everyone = self._everyone = View(self._ready())
         home = None if home_id is None else self._replicas.get(home_id)
-        if home is not None and home.state is State.SUSPECT and home not in everyone.candidates:
-            everyone = View(sorted([*everyone.candidates, home], key=lambda r: r.replica_id))
-        if not tried and not self._has_limits:
+        guest = None
+        if home is not None and home.state is State.SUSPECT:
+            guest = None if home_id in self._ready().by_id else home
+        if not tried and not self._has_limits and guest is None:
             return everyone
-        return View([r for r in everyone.candidates if not r.is_full and r.replica_id not in tried])
+        return View(self._ready(), tried=tried, has_limits=self._has_limits, guest=guest)
 
-    def eligible(self) -> Sequence[Replica]:
+    def eligible(self) -> Sequence[Candidate]:
         """Who might take a request, were it not for limits."""
-        return self._everyone().candidates
+        return self._ready().replicas
 
-    def _everyone(self) -> View:
-        if self._view is None:
-            self._view = View(self._find_eligible())
-        return self._view
+    def _ready(self) -> Eligible:
+        if self._eligible is None:
+            self._eligible = Eligible(
+                self._find_eligible(),
+                self._rings,
+                loads_changed=self._ledger.changed,
+                homes_changed=self._pins.changed,
+            )
+        return self._eligible
 
     def _find_eligible(self) -> list[Replica]:
         """The ready ones; if there are none, the suspect ones."""
@@ -279,4 +367,4 @@ class Fleet:
         return ready or [r for r in everyone if r.state is State.SUSPECT]
 
     def _changed(self) -> None:
-        self._view = None
+        self._eligible = self._everyone = None

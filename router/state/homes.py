@@ -8,7 +8,7 @@ from router.state.health import State
 
 if TYPE_CHECKING:
     from router.state.fleet import Fleet
-    from router.state.pins import Pin
+    from router.state.sessions.pins import Pin
 
 _AWAY: Final = frozenset({"split", "branch", "spill", "retry"})
 """Reasons to serve one request elsewhere while the session's home, if it is usable, stays."""

@@ -15,12 +15,16 @@ _US: Final = 1e6
 
 @dataclass(slots=True)
 class Load:
-    """What one replica carries of ours: counts, tokens, and prefill not yet answered."""
+    """What one replica carries of ours: counts, tokens, and prefill not yet answered.
+
+    ``prefill_tokens`` are those to be computed of the requests that have not begun to answer.
+    """
 
     inflight: int = 0
     inflight_tokens: int = 0
     decoding: int = 0
     backlog_us: int = 0
+    prefill_tokens: int = 0
 
     @property
     def backlog_s(self) -> float:
@@ -36,14 +40,19 @@ class Entry:
     session_key: str
     tokens: int
     prefill_us: int
+    prefill_tokens: int = 0
     has_begun: bool = False
     is_open: bool = True
 
 
 @dataclass(slots=True)
 class Ledger:
-    """All requests in flight, by replica and by session."""
+    """All requests in flight, by replica and by session.
 
+    ``changed`` names the replicas whose load changed; who reads them from there empties it.
+    """
+
+    changed: dict[str, None] = field(default_factory=dict)
     _loads: dict[str, Load] = field(default_factory=dict)
     _sessions: dict[tuple[str, str], int] = field(default_factory=dict)
     _leaving: set[str] = field(default_factory=set)
@@ -72,9 +81,18 @@ class Ledger:
         """Requests of one session in flight at one replica."""
         return self._sessions.get((session_key, replica_id), 0)
 
-    def open(self, replica_id: str, session_key: str, *, tokens: int, prefill_s: float) -> Entry:
+    def open(
+        self,
+        replica_id: str,
+        session_key: str,
+        *,
+        tokens: int,
+        prefill_s: float,
+        prefill_tokens: int = 0,
+    ) -> Entry:
         """Enter a request that is dispatched now; ``tokens`` are prompt and expected output."""
-        entry = Entry(replica_id, session_key, tokens, max(0, round(prefill_s * _US)))
+        prefill_us = max(0, round(prefill_s * _US))
+        entry = Entry(replica_id, session_key, tokens, prefill_us, prefill_tokens)
         self._add(entry)
         return entry
 
@@ -85,14 +103,19 @@ class Ledger:
         entry.has_begun = True
         load = self.load(entry.replica_id)
         load.backlog_us -= entry.prefill_us
+        load.prefill_tokens -= entry.prefill_tokens
         load.decoding += 1
+        self.changed[entry.replica_id] = None
 
-    def move(self, entry: Entry, replica_id: str, *, prefill_s: float) -> None:
+    def move(
+        self, entry: Entry, replica_id: str, *, prefill_s: float, prefill_tokens: int = 0
+    ) -> None:
         """The request failed before its first event and is dispatched to another replica."""
         assert entry.is_open, "a closed request cannot move"
         self._remove(entry)
         entry.replica_id = replica_id
         entry.prefill_us = max(0, round(prefill_s * _US))
+        entry.prefill_tokens = prefill_tokens
         entry.has_begun = False
         self._add(entry)
 
@@ -107,6 +130,8 @@ class Ledger:
         load.inflight += 1
         load.inflight_tokens += entry.tokens
         load.backlog_us += entry.prefill_us
+        load.prefill_tokens += entry.prefill_tokens
+        self.changed[entry.replica_id] = None
         key = (entry.session_key, entry.replica_id)
         self._sessions[key] = self._sessions.get(key, 0) + 1
 
@@ -118,6 +143,8 @@ class Ledger:
             load.decoding -= 1
         else:
             load.backlog_us -= entry.prefill_us
+            load.prefill_tokens -= entry.prefill_tokens
+        self.changed[entry.replica_id] = None
         if load.inflight == 0 and entry.replica_id in self._leaving:
             self._leaving.discard(entry.replica_id)
             del self._loads[entry.replica_id]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from router.errors import ConnectFailed, Refused, UpstreamStatus
 from router.state.health import Event, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from router.errors import UpstreamError
     from router.state.fleet import Description, Fleet, Observation, Replica, ReplicaSpec
     from router.state.prefix_index import PrefixIndex
     from router.state.rates import TokenRatio
@@ -18,6 +20,12 @@ if TYPE_CHECKING:
 
 _OBSERVATION_S_MAX: Final = 10.0
 """A load report older than that says nothing about now."""
+
+_NOT_READY_RETRY_S: Final = 2.0
+"""Two rounds of probes."""
+
+_RATIO_STEP: Final = 0.005
+"""Capacities follow the ratio of bytes to tokens in steps of half a percent."""
 
 
 class Members:
@@ -52,8 +60,8 @@ class Members:
     def renew(self, replica_id: str, now_s: float) -> Replica | None:
         """A heartbeat: the lease starts anew. None if the replica is not known."""
         replica = self._fleet.get(replica_id)
-        if replica is not None and replica.spec.lease_s is not None:
-            replica.lease_until_s = now_s + replica.spec.lease_s
+        if replica is not None:
+            self._fleet.renew(replica, now_s)
         return replica
 
     def described(self, replica_id: str, said: Description) -> None:
@@ -79,45 +87,73 @@ class Members:
         if replica.state is State.DOWN and before is not State.DOWN:
             # The process is gone or hung: what it held in memory will not be there again.
             self._index.clear(replica_id)
-            _forget_foreign(replica)
+            self._fleet.set_foreign(replica, 0, 0.0)
         if replica.state is not before and self._on_change is not None:
             self._on_change(replica_id, before, replica.state, event)
         return before
 
-    def observed(self, replica_id: str, seen: Observation) -> None:
-        """A replica reported its load. Only what exceeds our own share is new to the ledger."""
+    @property
+    def retry_after_s(self) -> float:
+        """When a replica may have room again: the least backlog of prefill, at least a second."""
+        return max(1.0, min((r.backlog_s for r in self._fleet.eligible()), default=0.0))
+
+    def refusal(self) -> Refused:
+        """Why nobody may take a request, and when to come back."""
+        if self._fleet.eligible():
+            return Refused(
+                "saturated",
+                "every replica is at its limit of requests in flight; try again after the time in Retry-After",
+                retry_after_s=self.retry_after_s,
+            )
+        known = len(self._fleet)
+        return Refused(
+            "no-replica-ready",
+            f"none of the {known} replicas this router knows is ready; try again shortly"
+            if known
+            else "this router knows no replica; start one and register it, or name it with --replica",
+            retry_after_s=_NOT_READY_RETRY_S,
+        )
+
+    def blame(self, replica_id: str, error: UpstreamError, now_s: float) -> None:
+        """A replica failed a request. Being full is no fault of its health."""
         replica = self._fleet.get(replica_id)
         if replica is None:
             return
-        replica.observed = seen
-        replica.foreign_inflight = max(0, seen.running + seen.waiting - seen.ours)
+        replica.counters.failures += 1
+        if isinstance(error, ConnectFailed) and error.code != "connect-timeout":
+            self.heard(replica_id, Event.CONNECT_FAILED, now_s)
+        elif not isinstance(error, UpstreamStatus):
+            self.heard(replica_id, Event.REQUEST_FAILED, now_s)
+
+    def observed(self, replica_id: str, seen: Observation) -> None:
+        """A replica reported its load. Only what exceeds our own share is new to the ledger.
+
+        An equal report again changes its time only.
+        """
+        replica = self._fleet.get(replica_id)
+        if replica is None:
+            return
+        self._fleet.seen(replica, seen)
+        inflight = max(0, seen.running + seen.waiting - seen.ours)
         reported_s = replica.rate.linear_s * seen.waiting_uncached_tokens
         foreign_s = max(0.0, reported_s - seen.ours_backlog_s)
-        replica.foreign_backlog_s = foreign_s if replica.foreign_inflight else 0.0
+        self._fleet.set_foreign(replica, inflight, foreign_s if inflight else 0.0)
 
     def expire(self, now_s: float) -> list[str]:
         """Remove the replicas whose lease ran out; answer their ids. Old load reports are dropped."""
-        replicas = self._fleet.replicas()
-        ended = [
-            replica.replica_id
-            for replica in replicas
-            if replica.lease_until_s is not None and replica.lease_until_s < now_s
-        ]
-        for replica in replicas:
-            # The ratio that turns tokens into the index's bytes is learned as requests end.
-            self._set_capacity(replica)
-            seen = replica.observed
-            if seen is not None and now_s - seen.seen_s > _OBSERVATION_S_MAX:
-                _forget_foreign(replica)
+        # The ratio that turns tokens into the index's bytes is learned as requests end.
+        ratio = self._ratio.mean_bytes_per_token
+        if abs(ratio - self._index.bytes_per_token) > _RATIO_STEP * ratio:
+            self._index.bytes_per_token = ratio
+            for replica in self._fleet.replicas():
+                self._set_capacity(replica)
+        self._fleet.forget_reports(now_s - _OBSERVATION_S_MAX)
+        ended = self._fleet.leases_ended(now_s)
         for replica_id in ended:
             self.leave(replica_id)
         return ended
 
     def _set_capacity(self, replica: Replica) -> None:
         """The index keeps a replica's capacity in the bytes it counts in."""
-        capacity_bytes = int(replica.capacity_tokens * self._ratio.mean_bytes_per_token)
-        self._index.set_capacity(replica.replica_id, capacity_bytes)
-
-
-def _forget_foreign(replica: Replica) -> None:
-    replica.foreign_inflight, replica.foreign_backlog_s = 0, 0.0
+        capacity_bytes = int(replica.capacity_tokens * self._index.bytes_per_token)
+        replica.holdings = self._index.set_capacity(replica.replica_id, capacity_bytes)

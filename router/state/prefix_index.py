@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A run of chain values; ``ends`` are canonical bytes from the prompt's start."""
+    """A run of chain values; ``ends`` are canonical bytes from the prompt's start.
+
+    Who holds a part of a node holds all of the nodes above it, which it also used no earlier.
+    """
 
     parent: _Node | None
     run: array[int]
@@ -29,8 +32,54 @@ class _Node:
     held: dict[str, int] = field(default_factory=dict)
 
 
+class Match:
+    """What every replica holds of one chain, found when it is asked for.
+
+    Holds nothing of its own: it is to be asked before the index changes.
+    """
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: list[tuple[_Node, int, int]]) -> None:
+        self._path = path
+        path.reverse()
+
+    def segments(self, replica_id: str) -> int:
+        """How many leading segments a replica holds: the deepest node that it holds a part of tells."""
+        for node, start, n in self._path:
+            held = node.held.get(replica_id)
+            if held is not None:
+                return start + min(held, n)
+        return 0
+
+    @property
+    def most(self) -> int:
+        """The most leading segments that any replica may hold."""
+        for node, start, n in self._path:
+            if node.held:
+                return start + n
+        return 0
+
+    def levels(self) -> Iterator[tuple[int, Collection[str]]]:
+        """The deepest first: who holds a part of it, and the most segments that any of them may hold.
+
+        Who holds a level also holds all shallower ones, and is named there, too.
+        """
+        for node, start, n in self._path:
+            if node.held:
+                yield start + n, node.held.keys()
+
+    def everyone(self) -> dict[str, int]:
+        """The segments of all replicas that hold any."""
+        found: dict[str, int] = {}
+        for node, start, n in reversed(self._path):
+            for replica_id, held in node.held.items():
+                found[replica_id] = start + min(held, n)
+        return found
+
+
 @dataclass(slots=True)
-class _Holdings:
+class Holdings:
     """One replica's nodes, the least recently used first, and their bytes."""
 
     capacity_bytes: int
@@ -54,37 +103,37 @@ def _common(run: array[int], chain: array[int], at: int) -> int:
 
 
 class PrefixIndex:
-    """The prefixes every replica is believed to hold."""
+    """The prefixes every replica is believed to hold.
+
+    ``bytes_per_token`` is the ratio by which capacities in tokens were last turned into bytes.
+    """
 
     def __init__(self) -> None:
+        self.bytes_per_token = 4.0
         self._root = _Node(None, array("Q"), array("I"), 0)
-        self._holdings: dict[str, _Holdings] = {}
+        self._holdings: dict[str, Holdings] = {}
 
     def held_bytes(self, replica_id: str) -> int:
         """Canonical bytes a replica is believed to hold; never above its capacity."""
         holdings = self._holdings.get(replica_id)
         return 0 if holdings is None else holdings.held_bytes
 
-    def set_capacity(self, replica_id: str, capacity_bytes: int) -> None:
-        """State how much a replica can hold, in canonical bytes; what is over it is given up."""
+    def set_capacity(self, replica_id: str, capacity_bytes: int) -> Holdings:
+        """State how much a replica can hold, in canonical bytes; what is over it is given up.
+
+        Answers what it holds, which goes on changing.
+        """
         holdings = self._holdings.get(replica_id)
         if holdings is None:
-            self._holdings[replica_id] = _Holdings(capacity_bytes)
+            holdings = self._holdings[replica_id] = Holdings(capacity_bytes)
         else:
             holdings.capacity_bytes = capacity_bytes
             self._shrink(replica_id, holdings)
+        return holdings
 
-    def match(self, chain: array[int]) -> dict[str, int]:
-        """How many leading segments of ``chain`` each replica holds; replicas with none are absent.
-
-        Changes nothing.
-        """
-        found: dict[str, int] = {}
-        for node, start, n in self._walk(chain):
-            for replica_id, held in node.held.items():
-                if start == 0 or found.get(replica_id) == start:
-                    found[replica_id] = start + min(held, n)
-        return found
+    def match(self, chain: array[int]) -> Match:
+        """What every replica holds of ``chain``; costs by its nodes, not by who holds them."""
+        return Match(self._walk(chain))
 
     def hold(self, replica_id: str, chain: array[int], ends: array[int]) -> None:
         """A replica now holds all of ``chain``, most recently used; its oldest ends make room.
@@ -94,13 +143,14 @@ class PrefixIndex:
         holdings = self._holdings.get(replica_id)
         if holdings is None or not chain:
             return
-        path = self._insert(replica_id, chain, ends)
+        path, nodes = self._insert(replica_id, chain, ends), holdings.nodes
         for node in reversed(path):
-            before = node.held.get(replica_id, 0)
-            node.held[replica_id] = len(node.run)
-            holdings.held_bytes += self._bytes(node, len(node.run)) - self._bytes(node, before)
-            holdings.nodes[node] = None
-            holdings.nodes.move_to_end(node)
+            before, n = node.held.get(replica_id, 0), len(node.run)
+            if before != n:
+                node.held[replica_id] = n
+                holdings.held_bytes += self._bytes(node, n) - self._bytes(node, before)
+                nodes[node] = None
+            nodes.move_to_end(node)
         self._shrink(replica_id, holdings)
 
     def clear(self, replica_id: str) -> None:
@@ -120,24 +170,26 @@ class PrefixIndex:
         self.clear(replica_id)
         self._holdings.pop(replica_id, None)
 
-    def _walk(self, chain: array[int]) -> Iterator[tuple[_Node, int, int]]:
+    def _walk(self, chain: array[int]) -> list[tuple[_Node, int, int]]:
         """The nodes along ``chain``: node, its start in the chain, how far it agrees."""
-        node, at = self._root, 0
-        while at < len(chain):
+        path: list[tuple[_Node, int, int]] = []
+        node, at, end = self._root, 0, len(chain)
+        while at < end:
             child = node.children.get(chain[at])
             if child is None:
-                return
+                break
             n = _common(child.run, chain, at)
-            yield child, at, n
+            path.append((child, at, n))
             if n < len(child.run):
-                return
+                break
             node, at = child, at + n
+        return path
 
     def _insert(self, replica_id: str, chain: array[int], ends: array[int]) -> list[_Node]:
         """Make ``chain`` end at a node's end; answer the path to there."""
         path: list[_Node] = []
         node, at = self._root, 0
-        for child, start, n in list(self._walk(chain)):
+        for child, start, n in self._walk(chain):
             at = start + n
             node = child if n == len(child.run) else self._split(child, n)
             path.append(node)
@@ -175,9 +227,14 @@ class PrefixIndex:
                 del lower.held[replica_id]
                 del nodes[lower]
                 nodes[upper] = None
+            # Who is new in the order came last: what leads to it must not be given up before it.
+            above = upper.parent
+            while above is not None and above is not self._root:
+                nodes.move_to_end(above)
+                above = above.parent
         return upper
 
-    def _shrink(self, replica_id: str, holdings: _Holdings) -> None:
+    def _shrink(self, replica_id: str, holdings: Holdings) -> None:
         """Give up the least recently used ends until the replica is within its capacity."""
         while holdings.held_bytes > holdings.capacity_bytes:
             node = next(iter(holdings.nodes))

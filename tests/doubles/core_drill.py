@@ -259,6 +259,7 @@ class Drill:
             seen_s=self.now_s - dice.random(),
             ours=dice.randrange(5),
             ours_backlog_s=dice.random() * 5,
+            used_ratio=dice.choice((0.0, 0.4, 0.9)),
         )
         self.core.members.observed(self._name(), seen)
 
@@ -282,7 +283,7 @@ def beliefs(
     ]  # fmt: skip
     replicas = [
         (
-            r.spec, r.state, r.capacity_tokens, r.inflight_max, r.lease_until_s, r.observed,
+            r.spec, r.state, r.capacity_tokens, r.inflight_max, r.lease_until_s, r.observed, r.report,
             r.foreign_inflight, r.foreign_backlog_s, r.counters, r.load, r.home,
             tuple(model(name) for name in r.models), core.index.held_bytes(r.replica_id),
         )

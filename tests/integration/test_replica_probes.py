@@ -113,6 +113,27 @@ async def test_an_absurd_count_is_bounded() -> None:
         assert replica.inflight == 10**12
 
 
+@pytest.mark.parametrize(
+    ("row", "used_ratio"),
+    [
+        (b'"token_usage": 0.25', 0.25),
+        (b'"token_usage": 7.5', 1.0),
+        (b'"token_usage": -1', 0.0),
+        (b'"token_usage": true, "num_used_tokens": 5, "max_total_num_tokens": 20', 0.25),
+        (b'"num_used_tokens": 30, "max_total_num_tokens": 20', 1.0),
+        (b'"num_used_tokens": 30', 0.0),
+    ],
+)
+async def test_the_share_of_tokens_in_use_is_read_of_every_rank(
+    row: bytes, used_ratio: float
+) -> None:
+    odd = OddReplica()
+    odd.loads = b'{"loads": [{"num_running_reqs": 1, %b}, {"num_running_reqs": 1}]}' % row
+    async with probed(odd) as replica:
+        await until(lambda: replica.observed is not None)
+        assert replica.used_ratio == used_ratio / 2
+
+
 async def test_a_redirect_is_no_readiness() -> None:
     odd = OddReplica()
     odd.ready_status = 302

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -118,6 +120,48 @@ def test_only_foreign_load_is_added_to_our_own() -> None:
     assert replica.backlog_s > ours_s + 1.0
     core.finish(ticket, Outcome.DONE, 2.0)
     assert replica.inflight == 4
+
+
+def test_an_equal_report_again_changes_nothing_but_its_time() -> None:
+    core = make_core(2)
+    replica = core.fleet.get("r0")
+    assert replica is not None
+    before = Observation(2, 3, 100_000, 1.0, used_ratio=0.4)
+    core.members.observed("r0", before)
+    state = replica.inflight, replica.backlog_s, replica.waiting, replica.used_ratio
+    assert state[2:] == (3, 0.4)
+    core.ledger.changed.clear()
+    core.members.observed("r0", replace(before, seen_s=2.0))
+    assert state == (replica.inflight, replica.backlog_s, replica.waiting, replica.used_ratio)
+    assert not core.ledger.changed
+    assert replica.observed == replace(before, seen_s=2.0)
+
+
+def test_an_old_report_says_nothing_any_more() -> None:
+    core = make_core(2)
+    for replica_id, seen_s in (("r0", 1.0), ("r1", 8.0)):
+        core.members.observed(replica_id, Observation(2, 3, 100_000, seen_s, used_ratio=0.4))
+    core.tick(11.5)
+    old, fresh = core.fleet.replicas()
+    assert (old.inflight, old.backlog_s, old.waiting, old.used_ratio) == (0, 0.0, 0, 0.0)
+    assert old.observed is not None
+    assert (fresh.inflight, fresh.waiting, fresh.used_ratio) == (5, 3, 0.4)
+    core.members.observed("r0", Observation(2, 3, 100_000, 12.0, used_ratio=0.4))
+    assert (old.inflight, old.used_ratio) == (5, 0.4)
+
+
+def test_capacities_follow_the_learned_ratio_of_bytes_to_tokens() -> None:
+    core = make_core(1)
+    long = prompt(list(range(1, 400)), key="s")
+    serve(core, long, 0.0)
+    assert core.index.held_bytes("r0") == long.prompt_bytes
+    spec = ReplicaSpec("r0", "127.0.0.1", 31_000, capacity_tokens=300_000)
+    core.members.join(spec, 1.0)
+    assert core.index.held_bytes("r0") == 1_200_000
+    for _ in range(30):  # two bytes a token: half as many fit
+        core.ratio.learn("kimi", "chat", prompt_bytes=2_000_000, prompt_tokens=1_000_000)
+    core.tick(2.0)
+    assert 590_000 < core.index.held_bytes("r0") <= 620_000
 
 
 def test_a_suspect_home_keeps_its_sessions_and_gets_no_new_ones() -> None:

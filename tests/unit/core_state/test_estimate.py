@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from router.state.estimate import EstimateParameters, estimate
-from router.state.pins import Pin
+from router.state.estimate import Estimate, EstimateParameters, estimate
+from router.state.prefix_index import PrefixIndex
 from router.state.rates import AnswerShare, TokenRatio
+from router.state.sessions.pins import Pin
 from tests.doubles.prompts import prompt
 
+if TYPE_CHECKING:
+    from router.dialect.base import PromptFacts
+
 _P = EstimateParameters()
+
+
+def _estimated(
+    facts: PromptFacts, pin: Pin | None, held: dict[str, int], answers: AnswerShare | None = None
+) -> Estimate:
+    """``held``: how many leading segments of the prompt each replica holds."""
+    index = PrefixIndex()
+    for replica_id, n in held.items():
+        index.set_capacity(replica_id, 1 << 30)
+        index.hold(replica_id, facts.chain[:n], facts.ends_bytes[:n])
+    match = index.match(facts.chain)
+    return estimate(facts, pin, match, TokenRatio(), answers or AnswerShare(), parameters=_P)
 
 
 def _pin(segments: list[int], *, prompt_tokens: int, output_tokens: int = 300) -> Pin:
@@ -28,9 +46,9 @@ def _pin(segments: list[int], *, prompt_tokens: int, output_tokens: int = 300) -
 
 
 def test_a_new_session_is_estimated_from_its_bytes() -> None:
-    found = estimate(prompt([1, 2, 3]), None, {"a": 2}, TokenRatio(), AnswerShare(), parameters=_P)
+    found = _estimated(prompt([1, 2, 3]), None, {"a": 2})
     assert found.prompt_tokens == 3_000
-    assert found.cached_tokens == {"a": 1_984}
+    assert found.cached_tokens.everyone() == {"a": 1_984}
     assert found.output_tokens == 500
     assert not found.continues
     assert not found.is_auxiliary
@@ -38,46 +56,35 @@ def test_a_new_session_is_estimated_from_its_bytes() -> None:
 
 def test_a_continued_session_starts_from_what_the_engine_counted() -> None:
     pin = _pin([1, 2, 3], prompt_tokens=2_500)
-    found = estimate(
-        prompt([1, 2, 3, 4]), pin, {"a": 3, "b": 1}, TokenRatio(), AnswerShare(), parameters=_P
-    )
+    found = _estimated(prompt([1, 2, 3, 4]), pin, {"a": 3, "b": 1})
     assert found.continues
     assert found.prompt_tokens == 3_500
     # The last prompt and the answer that followed it, in whole pages.
-    assert found.cached_tokens["a"] == 2_800 // 64 * 64
-    assert found.cached_tokens["b"] == 960
+    assert found.cached_tokens.get("a") == 2_800 // 64 * 64
+    assert found.cached_tokens.get("b") == 960
     assert found.output_tokens == 300
 
 
 def test_a_whole_prompt_is_never_cached() -> None:
-    found = estimate(prompt([1, 2]), None, {"a": 2}, TokenRatio(), AnswerShare(), parameters=_P)
-    assert found.cached_tokens["a"] == 1_984
-    resent = estimate(
+    found = _estimated(prompt([1, 2]), None, {"a": 2})
+    assert found.cached_tokens.get("a") == 1_984
+    resent = _estimated(
         prompt([1, 2]),
         _pin([1, 2], prompt_tokens=2_048),
         {"a": 2},
-        TokenRatio(),
-        AnswerShare(),
-        parameters=_P,
     )
-    assert resent.cached_tokens["a"] == 1_984
+    assert resent.cached_tokens.get("a") == 1_984
 
 
 def test_a_small_request_aside_is_auxiliary() -> None:
     pin = _pin([1] * 40, prompt_tokens=40_000)
-    assert estimate(prompt([7]), pin, {}, TokenRatio(), AnswerShare(), parameters=_P).is_auxiliary
-    assert not estimate(
-        prompt([7] * 5), pin, {}, TokenRatio(), AnswerShare(), parameters=_P
-    ).is_auxiliary
-    assert not estimate(
-        prompt([7]), None, {}, TokenRatio(), AnswerShare(), parameters=_P
-    ).is_auxiliary
+    assert _estimated(prompt([7]), pin, {}).is_auxiliary
+    assert not _estimated(prompt([7] * 5), pin, {}).is_auxiliary
+    assert not _estimated(prompt([7]), None, {}).is_auxiliary
 
 
 def test_the_clients_limit_bounds_the_expected_output() -> None:
-    found = estimate(
-        prompt([1], output_tokens_max=16), None, {}, TokenRatio(), AnswerShare(), parameters=_P
-    )
+    found = _estimated(prompt([1], output_tokens_max=16), None, {})
     assert found.output_tokens == 16
 
 
@@ -117,8 +124,8 @@ def test_how_much_of_an_answer_comes_back_is_learned_through_whole_pages() -> No
     assert answers.share("kimi", "messages") == 1.0
     pin = _pin([1, 2, 3], prompt_tokens=2_500)
     pin_prompt = prompt([1, 2, 3, 4])
-    found = estimate(pin_prompt, pin, {"a": 3}, TokenRatio(), answers, parameters=_P)
-    assert found.cached_tokens["a"] == 2_600 // 64 * 64
+    found = _estimated(pin_prompt, pin, {"a": 3}, answers)
+    assert found.cached_tokens.get("a") == 2_600 // 64 * 64
 
 
 def test_reports_that_tell_nothing_of_the_answer_are_left_out() -> None:
@@ -143,3 +150,20 @@ def test_one_token_answers_do_not_spoil_the_share_for_long(beyond_tokens: int) -
             "kimi", "chat", answered_tokens=400, beyond_tokens=cached_tokens - prompt_tokens
         )
     assert abs(answers.share("kimi", "chat") - 1 / 2) < 0.06
+
+
+def test_the_head_is_the_first_kilobyte_whatever_follows() -> None:
+    short = _estimated(prompt([7]), None, {})
+    long = _estimated(prompt([7, 8, 9]), None, {})
+    assert short.head_key == long.head_key == 7
+    assert _estimated(prompt([7, 8]), None, {"a": 1}).cached_tokens.get("b") == 0
+
+
+def test_a_prompt_matched_again_keeps_what_is_known_of_it() -> None:
+    facts = prompt([1, 2, 3, 4])
+    found = _estimated(facts, _pin([1, 2, 3], prompt_tokens=2_500), {"a": 3})
+    index = PrefixIndex()
+    index.set_capacity("b", 1 << 30)
+    index.hold("b", facts.chain[:3], facts.ends_bytes[:3])
+    again = found.cached_tokens.anew(index.match(facts.chain))
+    assert again.everyone() == {"b": found.cached_tokens.get("a")}

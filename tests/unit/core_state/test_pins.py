@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.state.pins import Pins
+from router.state.sessions.pins import Pins
 
 
 def test_a_pin_counts_at_its_home_and_moves_with_it() -> None:

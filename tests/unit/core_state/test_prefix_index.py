@@ -27,7 +27,27 @@ def _index(capacity_segments: int, *ids: str) -> PrefixIndex:
 
 
 def _match(index: PrefixIndex, values: list[int]) -> dict[str, int]:
-    return index.match(array("Q", values))
+    """What everybody holds, once it is asked for in every way."""
+    match = index.match(array("Q", values))
+    found = match.everyone()
+    # The same from the root down, as far as it is held without a gap.
+    downward: dict[str, int] = {}
+    for node, start, n in index._walk(array("Q", values)):
+        for name, held in node.held.items():
+            if downward.get(name, 0) == start:
+                downward[name] = start + min(held, n)
+    assert found == downward
+    assert found == {name: match.segments(name) for name in "abc" if match.segments(name)}
+    levels = [(most, set(ids)) for most, ids in match.levels()]
+    assert match.most == max([most for most, _ in levels], default=0)
+    assert [most for most, _ in levels] == sorted([most for most, _ in levels], reverse=True)
+    for least in range(len(values) + 1):
+        # Who holds more than so many is found from the deepest level on, and nowhere below it.
+        over = {name for most, ids in levels if most > least for name in ids}
+        assert {name for name in over if found[name] > least} == {
+            name for name, n in found.items() if n > least
+        }
+    return found
 
 
 def test_a_growing_prompt_is_matched_to_where_it_was_held() -> None:
@@ -121,3 +141,51 @@ def test_the_least_capacities(capacity: int) -> None:
     index = _index(capacity, "a")
     index.hold("a", *_chain([1, 2]))
     assert _match(index, [1, 2]).get("a", 0) == capacity
+
+
+class _PlainIndex:
+    """Every held prefix of every replica by itself."""
+
+    def __init__(self, ids: str) -> None:
+        self.held: dict[str, set[tuple[int, ...]]] = {name: set() for name in ids}
+
+    def hold(self, name: str, values: list[int]) -> None:
+        self.held[name] |= {tuple(values[:n]) for n in range(1, len(values) + 1)}
+
+    def match(self, name: str, values: list[int]) -> int:
+        held = self.held[name]
+        return sum(tuple(values[:n]) in held for n in range(1, len(values) + 1))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32))
+def test_on_demand_it_is_what_a_plain_index_says(seed: int) -> None:
+    """Branches split nodes, replicas are cleared and forgotten; without pressure both say the same."""
+    dice = random.Random(seed)
+    index, plain = _index(10_000, "a", "b", "c"), _PlainIndex("abc")
+    chains: list[list[int]] = [[1]]
+    for _ in range(50):
+        base = dice.choice(chains)
+        grown = base[: dice.randint(1, len(base))] + [
+            dice.choice((2, 3, dice.getrandbits(60))) for _ in range(dice.randint(0, 4))
+        ]
+        chains.append(grown)
+        name = dice.choice("abc")
+        what = dice.random()
+        if what < 0.06:
+            index.clear(name)
+            plain.held[name].clear()
+        elif what < 0.1:
+            index.forget(name)
+            index.set_capacity(name, 10_000 * _SEGMENT_BYTES)
+            plain.held[name].clear()
+        index.hold(name, *_chain(_unique(grown)))
+        plain.hold(name, _unique(grown))
+        for probe in dice.sample(chains, min(4, len(chains))):
+            found = _match(index, _unique(probe))
+            assert found == {name: n for name in "abc" if (n := plain.match(name, _unique(probe)))}
+
+
+def _unique(values: list[int]) -> list[int]:
+    """Values as a chain has them: each names all that come before it."""
+    return [hash(tuple(values[: n + 1])) & (2**64 - 1) for n in range(len(values))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hashing.rendezvous import rank, weight
+from hashing.rendezvous import first, rank, weight
 
 IDS = [f"replica-{n}" for n in range(8)]
 
@@ -27,3 +27,9 @@ def test_keys_spread_evenly() -> None:
 
 def test_values_are_stable_across_versions() -> None:
     assert rank("session", ["a", "b", "c", "d"]) == ["d", "a", "c", "b"]
+
+
+def test_the_first_ones_are_those_of_the_ranking() -> None:
+    for n in range(len(IDS) + 1):
+        for k in (0, 1, 3, len(IDS) + 1):
+            assert first("s1", IDS[:n], k) == rank("s1", IDS[:n])[:k]

@@ -6,13 +6,15 @@ import random
 
 from router.policy import registry
 from router.policy.view import Ranking, RouteRequest
-from router.state.fleet import Replica, ReplicaSpec, View
+from router.state.candidates import View
+from router.state.fleet import Replica, ReplicaSpec
 from router.state.ledger import Load
-from router.state.pins import HomeTotals
+from router.state.sessions.pins import HomeTotals
+from tests.doubles.held_tokens import HeldTokens
 
 
 def _fleet(*inflight: int) -> View:
-    return View(
+    return View.of(
         [
             Replica(ReplicaSpec(f"r{i}", "h", 1), Load(inflight=n), HomeTotals())
             for i, n in enumerate(inflight)
@@ -32,7 +34,7 @@ def _rank(
         home_age_s=100.0,
         session_inflight=0,
         is_auxiliary=False,
-        cached_tokens={},
+        cached_tokens=HeldTokens(),
     )
     return registry.make(policy).rank(request, fleet, random.Random(serial))
 
@@ -61,7 +63,7 @@ def test_random_covers_the_fleet_evenly() -> None:
 
 
 def test_rendezvous_keeps_keys_when_a_replica_leaves() -> None:
-    four, three = _fleet(0, 0, 0, 0), View(_fleet(0, 0, 0, 0).candidates[:3])
+    four, three = _fleet(0, 0, 0, 0), View.of(_fleet(0, 0, 0, 0).candidates[:3])
     for n in range(60):
         before = _rank("rendezvous", four, key=f"s{n}").ranked
         after = _rank("rendezvous", three, key=f"s{n}").ranked
@@ -73,3 +75,13 @@ def test_sticky_ignores_load_once_a_session_has_begun() -> None:
     assert _rank("sticky", _fleet(50, 0, 0), home="r0").ranked[0] == "r0"
     gone = _rank("sticky", _fleet(3, 1, 2), home="gone")
     assert (gone.ranked[0], gone.reason) == ("r1", "rehome")
+
+
+def test_equal_ones_are_chosen_by_key_and_not_by_id() -> None:
+    for policy in ("least_inflight", "sticky"):
+        chosen = [_rank(policy, _fleet(1, 0, 0, 0), key=f"s{n}").ranked[0] for n in range(300)]
+        assert set(chosen) == {"r1", "r2", "r3"}
+        assert all(70 < chosen.count(name) < 130 for name in set(chosen))
+    many = _fleet(*([0] * 300))
+    chosen = [_rank("least_inflight", many, key=f"s{n}").ranked[0] for n in range(600)]
+    assert max(chosen.count(name) for name in set(chosen)) < 20

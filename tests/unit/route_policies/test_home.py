@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 from router.policy.home import Home, HomeParameters
 from router.policy.view import Ranking, RouteRequest
-from router.state.fleet import Replica, ReplicaSpec, View
+from router.state.candidates import View
+from router.state.fleet import Replica, ReplicaSpec
 from router.state.ledger import Load
-from router.state.pins import HomeTotals
+from router.state.sessions.pins import HomeTotals
+from tests.doubles.held_tokens import HeldTokens
 
 P = HomeParameters()
 
@@ -35,7 +37,9 @@ class Case:
             "is_auxiliary": False,
             "cached_tokens": {"r0": 49_000},
         }
-        request = RouteRequest(**(fields | changes))  # type: ignore[arg-type]
+        fields |= changes
+        fields["cached_tokens"] = HeldTokens(fields["cached_tokens"])  # type: ignore[call-overload]
+        request = RouteRequest(**fields)  # type: ignore[arg-type]
         replicas = [
             Replica(
                 ReplicaSpec(f"r{i}", "h", 1),
@@ -45,7 +49,7 @@ class Case:
             )
             for i in range(self.n)
         ]
-        return Home().rank(request, View(replicas), random.Random(1))
+        return Home().rank(request, View.of(replicas), random.Random(1))
 
 
 def _backlog(seconds: float, **more: int) -> Load:
@@ -138,3 +142,42 @@ def test_running_answers_weigh_more_than_queued_ones_for_a_cold_prompt() -> None
     new = Case(n=2, loads=loads).rank(home_id=None, cached_tokens={})
     assert new.ranked[0] == "r1"
     assert new.prices["r0"].interference_s > new.prices["r0"].prefill_s
+
+
+# Fleets that are too large to price everybody
+
+
+def test_of_many_the_one_with_room_takes_a_new_session() -> None:
+    homes = {i: HomeTotals(9, 900_000) for i in range(200)}
+    case = Case(n=200, homes=homes | {137: HomeTotals(0, 0)})
+    new = case.rank(home_id=None, cached_tokens={f"r{i}": 12_000 for i in range(200)})
+    assert (new.ranked[0], new.reason) == ("r137", "new")
+    assert len(new.prices) < 40
+    assert len(new.ranked) == 4
+
+
+def test_of_many_the_least_backlogged_takes_a_session_that_leaves() -> None:
+    loads = {i: _backlog(2.0 + i / 100) for i in range(200)} | {0: _backlog(60.0), 99: Load()}
+    moved = Case(n=200, loads=loads).rank()
+    assert (moved.ranked[0], moved.reason) == ("r99", "move")
+
+
+def test_of_many_the_holder_of_a_branch_is_found_behind_a_head_that_all_hold() -> None:
+    cached = {f"r{i}": 12_000 for i in range(200)} | {"r142": 49_000}
+    branch = Case(n=200).rank(cached_tokens=cached)
+    assert (branch.ranked[0], branch.reason) == ("r142", "branch")
+
+
+def test_of_two_that_hold_a_branch_alike_rendezvous_chooses() -> None:
+    cached = {"r0": 4_000, "r1": 49_000, "r2": 49_000}
+    chosen = {Case().rank(cached_tokens=cached, session_key=f"s{n}").ranked[0] for n in range(20)}
+    assert chosen == {"r1", "r2"}
+
+
+def test_a_thick_session_of_many_goes_where_little_waits_and_home_is_weighed_as_well() -> None:
+    loads = {i: Load(inflight=5, decoding=5) for i in range(200)} | {77: Load()}
+    split = Case(n=200, loads=loads).rank(
+        session_inflight=P.thick_inflight, prompt_tokens=10_000, cached_tokens={"r0": 9_000}
+    )
+    assert (split.ranked[0], split.reason) == ("r77", "split")
+    assert "r0" in split.prices

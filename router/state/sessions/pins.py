@@ -50,12 +50,14 @@ class Pins:
     """All pins, in order of last use.
 
     ``live_s`` is how long after its last use a session counts as live, ``ttl_s`` how long a pin is
-    kept, ``pins_max`` how many are kept at most (the longest idle go first).
+    kept, ``pins_max`` how many are kept at most (the longest idle go first). ``changed`` names the
+    replicas whose working set changed; who reads them from there empties it.
     """
 
     live_s: float = 600.0
     ttl_s: float = 14_400.0
     pins_max: int = 200_000
+    changed: dict[str, None] = field(default_factory=dict)
     _live: OrderedDict[str, Pin] = field(default_factory=OrderedDict)
     _idle: OrderedDict[str, Pin] = field(default_factory=OrderedDict)
     _totals: dict[str, HomeTotals] = field(default_factory=dict)
@@ -123,6 +125,7 @@ class Pins:
         totals = self.totals(home_id)
         totals.live_sessions += 1
         totals.live_tokens += tokens
+        self.changed[home_id] = None
         if len(self) > self.pins_max:
             self._evict_oldest()
         return pin
@@ -154,6 +157,7 @@ class Pins:
         totals = self.totals(pin.home_id)
         totals.live_sessions -= 1
         totals.live_tokens -= pin.tokens
+        self.changed[pin.home_id] = None
         if totals.live_sessions == 0 and pin.home_id in self._leaving:
             self._leaving.discard(pin.home_id)
             del self._totals[pin.home_id]

@@ -1,0 +1,95 @@
+"""Baselines that score every replica by one formula: Dynamo's KV router and llm-d's scorers.
+
+Both look at the whole fleet for each request, as their sources do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from router.policy.ties import chosen, least
+
+if TYPE_CHECKING:
+    import random
+
+    from router.policy.view import FleetView, Ranking, RouteRequest
+
+
+@dataclass(slots=True, frozen=True)
+class DynamoKvParameters:
+    """Dynamo 1.6.1's defaults: ``overlap_credit`` 1, ``prefill_scale`` 1, temperature 0 (no dice).
+
+    ``block_tokens``: SGLang's page with its MLA backends.
+    """
+
+    overlap_credit: float = 1.0
+    prefill_scale: float = 1.0
+    block_tokens: int = 64
+
+
+class DynamoKv:
+    """NVIDIA Dynamo's ``kv`` mode: prefill to be computed plus blocks in use, the least wins.
+
+    ``cost = scale * max(active prefill + new - credit * cached, 0) / block + decode blocks``, with this
+    request counted in at each replica. Differs: equal costs go by rendezvous, not by dice; each request's
+    blocks are counted as its own, where Dynamo counts a shared prefix once; cached tokens are the router's
+    belief, not the engine's events.
+    """
+
+    def __init__(self, parameters: DynamoKvParameters | None = None) -> None:
+        self._p = parameters or DynamoKvParameters()
+
+    def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:
+        """The least cost."""
+        del dice
+        p, key, prompt = self._p, request.session_key, request.prompt_tokens
+        scale, credit, block = p.prefill_scale, p.overlap_credit, p.block_tokens
+        cached = request.cached_tokens.everyone()
+        scored = []
+        for r in fleet.candidates:
+            prefill = r.prefill_tokens + prompt - credit * cached.get(r.replica_id, 0)
+            blocks = (r.inflight_tokens + prompt + block - 1) // block
+            scored.append((scale * max(prefill, 0.0) / block + blocks, r))
+        return chosen(least(key, scored), fleet, key, "least-cost")
+
+
+@dataclass(slots=True, frozen=True)
+class LlmDParameters:
+    """llm-d-router's default profile: weights of its prefix, queue and KV utilisation scorers."""
+
+    prefix_weight: float = 3.0
+    queue_weight: float = 2.0
+    used_weight: float = 2.0
+
+
+class LlmD:
+    """llm-d's weighted scorers and its max-score picker.
+
+    Prefix: the share of the prompt that is cached. Queue: from 1 for the fewest waiting requests to 0 for
+    the most. KV: the share of tokens that is free. Differs: equal scores go by rendezvous, not by dice;
+    reports are probed each second, where llm-d scrapes each 50 ms; prefixes are the router's belief.
+    """
+
+    def __init__(self, parameters: LlmDParameters | None = None) -> None:
+        self._p = parameters or LlmDParameters()
+
+    def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:
+        """The greatest sum of scores."""
+        del dice
+        p, key = self._p, request.session_key
+        cached = request.cached_tokens.everyone()
+        candidates = fleet.candidates
+        queues = [r.waiting for r in candidates]
+        most, spread = max(queues), max(queues) - min(queues)
+        prefix_weight = p.prefix_weight / request.prompt_tokens
+        scored = []
+        for r, waiting in zip(candidates, queues, strict=True):
+            queue = (most - waiting) / spread if spread else 1.0
+            score = (
+                prefix_weight * cached.get(r.replica_id, 0)
+                + p.queue_weight * queue
+                + p.used_weight * (1.0 - r.used_ratio)
+            )
+            scored.append((-score, r))
+        return chosen(least(key, scored), fleet, key, "best-score")

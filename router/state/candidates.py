@@ -1,0 +1,201 @@
+"""Who may take a request: the replicas that are ready, in the orders that policies ask for."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, Protocol
+
+from router.policy.ring import Rings, spot_of
+from router.policy.view import ReplicaView
+from router.state.least import LeastFirst
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from router.policy.ring import Ring
+
+_BACKLOG: Final = attrgetter("backlog_us")
+_INFLIGHT: Final = attrgetter("inflight")
+_LIVE: Final = attrgetter("live_tokens")
+
+
+class Candidate(ReplicaView, Protocol):
+    """What is read of a replica here besides what policies read."""
+
+    @property
+    def backlog_us(self) -> int:
+        """Its backlog in whole microseconds."""
+
+    @property
+    def is_full(self) -> bool:
+        """At its limit of requests in flight."""
+
+
+class Eligible:
+    """The replicas that may take requests, were it not for limits; made anew when they change.
+
+    ``loads_changed`` and ``homes_changed`` name the replicas whose load or whose live sessions changed
+    since they were last read here, which empties them.
+    """
+
+    __slots__ = (
+        "_backlogs",
+        "_homes_changed",
+        "_inflights",
+        "_lives",
+        "_loads_changed",
+        "by_id",
+        "replicas",
+        "rings",
+    )
+
+    def __init__(
+        self,
+        replicas: Sequence[Candidate],
+        rings: Rings,
+        *,
+        loads_changed: dict[str, None],
+        homes_changed: dict[str, None],
+    ) -> None:
+        self.replicas = replicas
+        self.rings = rings
+        self.by_id = {replica.replica_id: replica for replica in replicas}
+        loads_changed.clear()
+        homes_changed.clear()
+        self._loads_changed = loads_changed
+        self._homes_changed = homes_changed
+        self._backlogs = LeastFirst(self.by_id, _BACKLOG)
+        self._inflights = LeastFirst(self.by_id, _INFLIGHT)
+        self._lives = LeastFirst(self.by_id, _LIVE)
+
+    @classmethod
+    def of(cls, replicas: Sequence[Candidate]) -> Eligible:
+        """These replicas, of no fleet."""
+        rings = Rings([replica.replica_id for replica in replicas])
+        return cls(replicas, rings, loads_changed={}, homes_changed={})
+
+    def backlogs(self) -> LeastFirst[Candidate]:
+        """By seconds of prefill ahead."""
+        self._read_loads()
+        return self._backlogs
+
+    def inflights(self) -> LeastFirst[Candidate]:
+        """By requests in flight."""
+        self._read_loads()
+        return self._inflights
+
+    def lives(self) -> LeastFirst[Candidate]:
+        """By the live working set."""
+        changed = self._homes_changed
+        if changed:
+            self._lives.changed(changed)
+            changed.clear()
+        return self._lives
+
+    def _read_loads(self) -> None:
+        changed = self._loads_changed
+        if changed:
+            self._backlogs.changed(changed)
+            self._inflights.changed(changed)
+            changed.clear()
+
+
+class View:
+    """The candidates of one decision; a policy reads it as a ``FleetView``.
+
+    ``tried`` replicas and, with ``has_limits``, those at their limit are none. ``guest`` is one more
+    that is not eligible for others: a suspect home.
+    """
+
+    __slots__ = ("_candidates", "_eligible", "_guest", "_has_limits", "_is_open", "_tried")
+
+    def __init__(
+        self,
+        eligible: Eligible,
+        *,
+        tried: Collection[str] = (),
+        has_limits: bool = False,
+        guest: Candidate | None = None,
+    ) -> None:
+        self._eligible = eligible
+        self._tried = tried
+        self._has_limits = has_limits
+        self._guest = None if guest is not None and self._is_refused(guest) else guest
+        self._is_open = not tried and not has_limits
+        self._candidates: Sequence[Candidate] | None = None
+        if self._is_open and guest is None:
+            self._candidates = eligible.replicas
+
+    @classmethod
+    def of(cls, replicas: Sequence[Candidate]) -> View:
+        """A view of just these replicas."""
+        return cls(Eligible.of(replicas))
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """All of them, by id."""
+        if self._candidates is None:
+            found = [r for r in self._eligible.replicas if not self._is_refused(r)]
+            if self._guest is not None:
+                found = sorted([*found, self._guest], key=_id_of)
+            self._candidates = found
+        return self._candidates
+
+    @property
+    def is_empty(self) -> bool:
+        """Nobody may take the request."""
+        if self._candidates is not None:
+            return not self._candidates
+        return self._guest is None and all(map(self._is_refused, self._eligible.replicas))
+
+    @property
+    def n_ready(self) -> int:
+        """Replicas that are ready, limits aside."""
+        return len(self._eligible.replicas)
+
+    @property
+    def inflight_sum(self) -> int:
+        """Requests in flight of all that are ready."""
+        return self._eligible.inflights().total
+
+    @property
+    def inflight_most(self) -> int:
+        """The most requests that any of those has in flight."""
+        return self._eligible.inflights().most
+
+    def candidate(self, replica_id: str) -> Candidate | None:
+        """The candidate of this id, None if it cannot take the request now."""
+        found = self._eligible.by_id.get(replica_id)
+        if found is None:
+            guest = self._guest
+            return guest if guest is not None and guest.replica_id == replica_id else None
+        return found if self._is_open or not self._is_refused(found) else None
+
+    def least_backlogged(self, k: int, key: str) -> list[Candidate]:
+        """At most ``k``, the least backlog first."""
+        return self._least(self._eligible.backlogs(), k, key)
+
+    def least_inflight(self, k: int, key: str) -> list[Candidate]:
+        """At most ``k``, the fewest requests in flight first."""
+        return self._least(self._eligible.inflights(), k, key)
+
+    def least_lived_in(self, k: int, key: str) -> list[Candidate]:
+        """At most ``k``, the smallest live working set first."""
+        return self._least(self._eligible.lives(), k, key)
+
+    def ring(self, points: int) -> Ring:
+        """All known replicas on a ring, whether they are candidates or not."""
+        return self._eligible.rings.get(points)
+
+    def _least(self, order: LeastFirst[Candidate], k: int, key: str) -> list[Candidate]:
+        found = order.first(k, spot_of(key), None if self._is_open else self._is_refused)
+        if self._guest is not None:
+            found = sorted([*found, self._guest], key=order.value_of)[:k]
+        return found
+
+    def _is_refused(self, replica: Candidate) -> bool:
+        return replica.replica_id in self._tried or (self._has_limits and replica.is_full)
+
+
+def _id_of(replica: Candidate) -> str:
+    return replica.replica_id
