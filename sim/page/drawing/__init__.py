@@ -1,0 +1,3 @@
+"""What every chart is drawn with: markup, scales, units and frames."""
+
+from __future__ import annotations
