@@ -37,7 +37,7 @@ class FaultKind(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class WorkloadSpec:
-    """The traffic. ``trace`` None means the fitted generator, whose ``mix`` overrides parameters by name.
+    """The traffic. ``trace`` None means fitted: drawn by a ``preset``, changed by name in ``mix``.
 
     Closed loop: ``sessions_per_replica`` lanes for each replica of the fleet's beginning, or
     ``sessions`` in all. ``is_once``: each session is played once and the run ends when all have, whatever
@@ -56,6 +56,7 @@ class WorkloadSpec:
     gap_s_max: float = 300.0
     context_tokens_max: int = 250_000
     has_shared_heads: bool = True
+    preset: str = "claude-code"
     mix: dict[str, float] = field(default_factory=dict)
 
 

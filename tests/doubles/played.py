@@ -93,17 +93,19 @@ class Drawn(NamedTuple):
     name: str = ""
 
 
-def workload_of(sessions: Sequence[Drawn], *, has_clock: bool = False) -> RecordedWorkload:
+def workload_of(
+    sessions: Sequence[Drawn], *, has_clock: bool = False, block: int = BLOCK
+) -> RecordedWorkload:
     """Sessions whose blocks mean the same in all of them.
 
     Turn ``i`` of the workload answers ``i + 1`` tokens, which tells turns apart.
     """
     builder = WorkloadBuilder(
-        Traits("invented", Pace.CLOSED, BLOCK, has_clock=has_clock, has_sessions=True)
+        Traits("invented", Pace.CLOSED, block, has_clock=has_clock, has_sessions=True)
     )
     scope = Scope(builder.tree)
     names: list[str] = []
-    depths = range(0, 1 << 40, BLOCK)
+    depths = range(0, 1 << 40, block)
     for number, drawn in enumerate(sessions):
         name = drawn.name or f"s{number}"
         if drawn.parent != NO_PARENT and not drawn.name:
@@ -125,9 +127,9 @@ def workload_of(sessions: Sequence[Drawn], *, has_clock: bool = False) -> Record
                 at_s=at_s,
                 gap_s=row.gap_s if step else 0.0,
                 rest_s=row.rest_s,
-                prompt_tokens=max(1, len(row.ids) * BLOCK + row.tail_tokens),
+                prompt_tokens=max(1, len(row.ids) * block + row.tail_tokens),
                 branch=path.branch,
-                named_tokens=len(row.ids) * BLOCK,
+                named_tokens=len(row.ids) * block,
                 output_tokens=builder.n_turns + 1,
                 model="",
                 latency_s=None,

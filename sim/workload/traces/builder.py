@@ -91,9 +91,9 @@ class WorkloadBuilder:
         if self.n_turns >= TURNS_MAX:
             raise TraceError(f"over {TURNS_MAX} requests; split the data")
         model = self._models.setdefault(turn.model, len(self._models))
-        for name, column in self._columns.items():
-            value = model if name == "model" else getattr(turn, name)
-            column.append(math.nan if value is None else value)
+        for (name, column), value in zip(self._columns.items(), turn, strict=True):
+            known = model if name == "model" else value
+            column.append(math.nan if known is None else known)
         self._session_of.append(session)
         return self.n_turns - 1
 

@@ -80,7 +80,7 @@ class RecordedSession:
     parent's session in ``parent``; it begins ``delay_s`` after the answer to the parent's turn
     ``after_turn`` (counted from 0 in the parent; -1: after the parent's beginning). Where
     ``is_joined``, the parent's next turn waits for it. ``head_tokens``: tools and system prompt,
-    0 where unknown.
+    0 where unknown. ``is_auxiliary``: a title or the like, which does not go on with its parent.
     """
 
     session_id: str
@@ -91,6 +91,7 @@ class RecordedSession:
     delay_s: float = 0.0
     is_joined: bool = False
     head_tokens: int = 0
+    is_auxiliary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sim.cli import trace
+from sim.cli.traces import trace
 from tests.unit.agent_workload.trace_examples import EXAMPLES, WEKA, weka, weka_row
 
 if TYPE_CHECKING:

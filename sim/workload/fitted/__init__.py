@@ -1,0 +1,1 @@
+"""Traffic drawn from published statistics: sessions of coding agents that need no file."""

@@ -1,0 +1,214 @@
+"""From a turn's place in the tree of a recorded workload to its prompt, as both sides of the wire see it.
+
+A session's newest prompt stays in memory as two arrays that only grow where the session appends;
+a turn costs its new part and a copy of the rest.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from sim.workload.play.content import BYTES_PER_TOKEN, SEGMENT_TOKENS
+from sim.workload.play.turns import PlayedPrompt
+
+if TYPE_CHECKING:
+    from sim.workload.play.content import Content
+
+
+_Run = tuple[int, int, int]
+"""Part of a prompt: a branch in a scope (a uid), and from which token up to which it lies there."""
+Depths = tuple[tuple[int, int], ...]
+"""How deep branches are reached; a branch in a scope is a uid."""
+
+
+class SessionPrompts:
+    """The prompts of one session in one playing; asked for in the session's order.
+
+    ``scope`` is the playing's, at least 1. ``own`` and ``common`` are how deep each branch was sent
+    or answered, in whole pages, by its uid: ``own`` for the playing, ``common`` for scope 0.
+    """
+
+    __slots__ = (
+        "_at",
+        "_base",
+        "_branch",
+        "_chain",
+        "_common",
+        "_content",
+        "_depth",
+        "_ends",
+        "_head_bytes",
+        "_own",
+        "_pages",
+        "_path",
+    )
+
+    def __init__(
+        self,
+        content: Content,
+        session: int,
+        *,
+        scope: int,
+        own: dict[int, int],
+        common: dict[int, int],
+    ) -> None:
+        self._content = content
+        self._base = scope * content.width
+        self._own, self._common = own, common
+        self._head_bytes = content.head_tokens(session) * BYTES_PER_TOKEN
+        self._path: list[_Run] = []
+        self._pages, self._chain, self._ends = array("Q"), array("Q"), array("I")
+        self._branch = self._depth = 0
+        self._at = -1
+
+    def prompt(self, turn: int) -> tuple[PlayedPrompt, Depths]:
+        """The prompt of a turn, by its number in the workload, and what its answer will add.
+
+        From here on all of the prompt counts as sent.
+        """
+        content = self._content
+        turns, page = content.workload.turns, content.page_tokens
+        if self._at != turn:
+            self._go(turn)
+        goes_on = content.goes_on[turn]
+        if goes_on:
+            self._go(turn + 1)
+        covered, tokens = content.covered_tokens[turn], turns.prompt_tokens[turn]
+        n_pages = tokens // page
+        n_segments = bisect_right(self._ends, covered * BYTES_PER_TOKEN)
+        pages, chain = self._pages[: covered // page], self._chain[:n_segments]
+        ends = self._ends[:n_segments]
+        if covered < tokens:
+            self._add_tail(turn, pages, chain, ends)
+        known = self._use(covered, covered - covered % page)
+        output_pages: array[int] = array("Q")
+        answer: Depths = ()
+        if goes_on and covered // page == n_pages:
+            output_pages = self._pages[n_pages : (tokens + turns.output_tokens[turn]) // page]
+            answer = self._answer(covered, (n_pages + len(output_pages)) * page)
+        most = tokens - 1
+        return PlayedPrompt(
+            pages=pages,
+            output_pages=output_pages,
+            chain=chain,
+            ends_bytes=ends,
+            head_segments=bisect_right(ends, self._head_bytes) if self._head_bytes else 0,
+            ceiling_tokens=min(known - known % page, most - most % page),
+        ), answer
+
+    def answered(self, answer: Depths) -> None:
+        """A turn was answered: what its answer adds counts as known."""
+        width = self._content.width
+        for uid, depth in answer:
+            seen = self._common if uid < width else self._own
+            if seen.get(uid, 0) < depth:
+                seen[uid] = depth
+
+    def _go(self, turn: int) -> None:
+        """Bring path and arrays to the named part of a turn's prompt."""
+        self._at = turn
+        turns = self._content.workload.turns
+        branch, named = turns.branch[turn], turns.named_tokens[turn]
+        if branch == self._branch and named >= self._depth:
+            if named > self._depth:
+                for run in self._parts(branch, self._depth, named):
+                    self._append(*run)
+        else:
+            runs = list(self._content.workload.tree.runs(branch, named))
+            runs.reverse()
+            path = [part for run in runs for part in self._parts(run.branch, run.start, run.end)]
+            common = _common_tokens(self._path, path)
+            self._cut(common)
+            for uid, start, end in path:
+                if end > common:
+                    self._append(uid, max(common, start), end)
+        self._branch, self._depth = branch, named
+
+    def _parts(self, branch: int, start: int, end: int) -> list[_Run]:
+        """A run in scope 0 as far as it is shared, and in the playing's own behind that."""
+        shared = self._content.shared_tokens[branch]
+        if start >= shared:
+            return [(self._base + branch, start, end)]
+        if end <= shared:
+            return [(branch, start, end)]
+        return [(branch, start, shared), (self._base + branch, shared, end)]
+
+    def _append(self, uid: int, start: int, end: int) -> None:
+        path, content = self._path, self._content
+        if path and path[-1][0] == uid:
+            path[-1] = (uid, path[-1][1], end)
+        else:
+            path.append((uid, start, end))
+        page, first_page = content.page_tokens, uid * content.span_pages
+        self._pages.extend(range(first_page + start // page, first_page + end // page))
+        cuts = content.cuts(uid % content.width)
+        begin = bisect_right(cuts, start)
+        new = cuts[begin : bisect_right(cuts, end, begin)]
+        first_token = uid * content.span_tokens
+        if new:
+            self._chain.extend([first_token + depth for depth in new])
+            self._ends.extend([depth * BYTES_PER_TOKEN for depth in new])
+
+    def _cut(self, tokens: int) -> None:
+        path = self._path
+        while path and path[-1][1] >= tokens:
+            path.pop()
+        if path and path[-1][2] > tokens:
+            path[-1] = (*path[-1][:2], tokens)
+        n_segments = bisect_right(self._ends, tokens * BYTES_PER_TOKEN)
+        del self._pages[tokens // self._content.page_tokens :]
+        del self._chain[n_segments:], self._ends[n_segments:]
+
+    def _add_tail(self, turn: int, pages: array[int], chain: array[int], ends: array[int]) -> None:
+        """Behind what has a place comes what nobody sends twice."""
+        content = self._content
+        tokens = content.workload.turns.prompt_tokens[turn]
+        uid = self._base + content.n_branches + turn
+        first_page = uid * content.span_pages
+        pages.extend(range(first_page + len(pages), first_page + tokens // content.page_tokens))
+        first_token = uid * content.span_tokens
+        last = ends[-1] // BYTES_PER_TOKEN if ends else 0
+        for depth in (*range(last + SEGMENT_TOKENS, tokens, SEGMENT_TOKENS), tokens):
+            chain.append(first_token + depth)
+            ends.append(depth * BYTES_PER_TOKEN)
+
+    def _use(self, tokens: int, whole: int) -> int:
+        """How much of the first ``tokens`` of the path was seen; now ``whole`` of them are."""
+        width, known = self._content.width, 0
+        for uid, start, end in reversed(self._path):
+            if start >= tokens:
+                continue
+            seen = self._common if uid < width else self._own
+            before = seen.get(uid, 0)
+            if before > start and not known:
+                known = min(before, end, tokens)
+            depth = min(whole, end)
+            if depth > start:
+                if before >= depth:
+                    break  # what lies above was seen with it
+                seen[uid] = depth
+        return known
+
+    def _answer(self, sent: int, tokens: int) -> Depths:
+        """What lies behind ``sent`` in the first ``tokens`` of the path."""
+        found: list[tuple[int, int]] = []
+        for uid, start, end in reversed(self._path):
+            if end <= sent:
+                break
+            if (depth := min(end, tokens)) > start:
+                found.append((uid, depth))
+        return tuple(found)
+
+
+def _common_tokens(one: list[_Run], other: list[_Run]) -> int:
+    """How far two paths run together."""
+    common = 0
+    for (uid, _, end), (other_uid, _, other_end) in zip(one, other, strict=False):
+        if uid != other_uid:
+            break
+        common = min(end, other_end)
+        if end != other_end:
+            break
+    return common
