@@ -148,7 +148,7 @@ def test_what_is_copied_is_enough_to_build_the_wheel(tmp_path: Path) -> None:
     assert tops == {"hashing", "router", "replica", "sim"}
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert "homeport = router.cli:main" in commands
-    assert "emulate = sim.cli:emulate" in commands
+    assert "emulate = sim.cli.emulate:emulate" in commands
 
 
 @pytest.mark.timeout(900)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from sim.cli import emulate
+from sim.cli.emulate import emulate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-RUN = "import sys; from sim.cli import emulate; sys.exit(emulate(sys.argv[1:]))"
+RUN = "import sys; from sim.cli.emulate import emulate; sys.exit(emulate(sys.argv[1:]))"
 READY = re.compile(
     r"replica ready url=(http://127\.0\.0\.1:\d+) profile=b200-tp4-fp8 time_scale=(\S+)\n"
 )

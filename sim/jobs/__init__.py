@@ -1,0 +1,1 @@
+"""The simulator at work: wall clock, processes, files of results. Everything else of it is pure."""

@@ -1,0 +1,120 @@
+"""One run of one policy by the wall clock: load the traffic, simulate, put the times in."""
+
+from __future__ import annotations
+
+import gc
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sim.fleet.driver import simulate
+from sim.fleet.reference import simulate_reference
+from sim.scenario.errors import ScenarioError
+from sim.scenario.facts import facts_of, lanes_of
+from sim.workload.play.building import build, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sim.scenario.model import Scenario, WorkloadSpec
+    from sim.workload.play.turns import Play
+    from sim.workload.traces.model import RecordedWorkload
+
+REFERENCE: Final = "reference"
+"""The name of the clairvoyant reference among policies."""
+
+_GC_THRESHOLDS: Final = (200_000, 20, 50)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run: a scenario, which has the seed, and a policy or :data:`REFERENCE`.
+
+    ``repeat`` is the command that does the same run again, ``place`` the point of a sweep.
+    """
+
+    scenario: Scenario
+    policy: str
+    repeat: str = ""
+    place: str = ""
+
+    @property
+    def words(self) -> str:
+        """Which run this is, for messages."""
+        place = f", {self.place}" if self.place else ""
+        return f"{self.scenario.name}{place}, {self.policy}, seed {self.scenario.seed}"
+
+
+class Done(NamedTuple):
+    """What a run gave, as plain values, and the wall seconds of loading its traffic."""
+
+    figures: dict[str, object]
+    load_s: float
+
+
+class _Loaded(NamedTuple):
+    key: str
+    workload: RecordedWorkload
+
+
+_last: list[_Loaded] = []
+"""The traffic loaded last: runs that follow each other mostly share it."""
+
+
+def run_job(job: Job) -> Done:
+    """Run it here and now.
+
+    Raises:
+        TraceError: the recorded traffic cannot be read.
+        ScenarioError: the scenario asks for what its traffic does not have.
+        AssertionError: an invariant was broken.
+    """
+    scenario = job.scenario
+    began_s = time.perf_counter()
+    workload = _loaded(scenario.workload, scenario.seed)
+    load_s = time.perf_counter() - began_s
+
+    def make_play() -> Play:
+        try:
+            return build(
+                scenario.workload,
+                workload,
+                n_lanes=lanes_of(scenario),
+                seed=scenario.seed,
+                page_tokens=facts_of(scenario.fleet[0]).page_tokens,
+            )
+        except ValueError as failure:
+            raise ScenarioError(f"{scenario.name}: workload: {failure}") from failure
+
+    with _rare_collections():
+        began_s = time.perf_counter()
+        if job.policy == REFERENCE:
+            result = simulate_reference(scenario, make_play, seed=scenario.seed)
+        else:
+            result = simulate(scenario, job.policy, make_play(), seed=scenario.seed)
+        wall_s = time.perf_counter() - began_s
+    return Done({**result.timed(wall_s).to_plain(), "load_s": load_s}, load_s)
+
+
+def _loaded(spec: WorkloadSpec, seed: int) -> RecordedWorkload:
+    """The traffic of ``spec``; how many lanes play it does not matter to it."""
+    key = repr((replace(spec, sessions=None, sessions_per_replica=1.0), seed))
+    if not _last or _last[0].key != key:
+        _last[:] = []
+        _last[:] = [_Loaded(key, load(spec, seed))]
+    return _last[0].workload
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Garbage is collected rarely, and what is there already is never looked at."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
