@@ -1,0 +1,1 @@
+"""Measuring a run: what is noted while it goes on, and the figures made of that."""
