@@ -31,6 +31,7 @@ _SUMMARIES: Final = {
     "replay": "tell a recording to a fresh core and compare what it decides",
     "emulate": "run emulated SGLang replicas",
     "trace": "show what is in recorded traffic",
+    "sim": "try routing policies on a simulated fleet",
     "demo": "router, emulated replicas and an agent load on this machine",
 }
 

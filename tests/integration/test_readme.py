@@ -94,7 +94,8 @@ def test_the_readme_has_the_commands_that_are_run_here() -> None:
     makes = [c for c in commands() if c.startswith("make")]
     assert makes == ["make demo", "make test"]
     assert (len(installs), len(runs), len(curls), len(exports)) == (3, 3, 4, 2)
-    assert len(commands()) == 14
+    assert [c for c in commands() if c.startswith(".venv/bin/homeport")] == [simulation()]
+    assert len(commands()) == 15
 
 
 @pytest.mark.timeout(150)
@@ -108,6 +109,22 @@ def test_make_demo_shows_traffic_and_ends_with_ctrl_c(tmp_path: Path) -> None:
         demo.interrupt()
     finally:
         demo.kill()
+
+
+def simulation() -> str:
+    """The one command of the simulator's section."""
+    return next(c for c in commands() if c.startswith(".venv/bin/homeport sim"))
+
+
+@pytest.mark.timeout(150)
+def test_comparing_policies_prints_a_table_and_writes_a_page(tmp_path: Path) -> None:
+    if not (ROOT / ".venv").exists():
+        pytest.skip("make's own .venv is not here")
+    table = _run(simulation(), tmp_path, timeout_s=140)
+    assert {"home", "rendezvous", "reference"} <= {
+        line.split(" ")[0] for line in table.splitlines()
+    }
+    assert "</html>" in (tmp_path / "steady.html").read_text(encoding="utf-8")
 
 
 def test_make_test_runs_this_suite(tmp_path: Path) -> None:
