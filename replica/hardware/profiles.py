@@ -28,6 +28,9 @@ HOST_GB_PER_RANK: Final = 240.0
 ACCEPT_LENGTH: Final = 5.84
 """Tokens a verify step yields with a drafter tuned on coding traffic (published)."""
 
+ACCEPT_SPREAD_RATIO: Final = 0.5
+"""How far requests' own accept lengths spread: assumed, nothing public was measured."""
+
 
 @dataclass(slots=True, frozen=True)
 class EngineFacts:
@@ -35,7 +38,8 @@ class EngineFacts:
 
     Capacities are whole pages; ``host_capacity_tokens`` 0 means no host tier. ``verify_tokens`` is
     the tokens a verify step checks; 1 means no drafter: plain decode steps of one token each.
-    ``accept_length`` lies within 1 and ``verify_tokens``.
+    ``accept_length`` lies within 1 and ``verify_tokens``; requests' own means spread evenly around
+    it, to ``accept_spread_ratio`` (0 to 1) of the way to the nearer of these two.
     """
 
     name: str
@@ -50,6 +54,7 @@ class EngineFacts:
     chunk_tokens: int = 8192
     max_running_requests: int = 16
     accept_length: float = ACCEPT_LENGTH
+    accept_spread_ratio: float = ACCEPT_SPREAD_RATIO
     verify_tokens: int = 8
     context_tokens_max: int = 262_144
 

@@ -21,11 +21,22 @@ if TYPE_CHECKING:
 class Node:
     """Consecutive pages that follow ``parent``'s.
 
-    ``cuts`` are the indexes, none of them 0, at which its second and further runs begin. ``pins`` counts the holders of this node and of all below it. ``used_at`` is the tree's own
-    count of uses, not a time.
+    ``cuts`` are the indexes, none of them 0, at which its second and further runs begin. ``pins``
+    counts the holders of this node and of all below it. ``used_at`` is the tree's own count of uses,
+    not a time. ``version`` grows whenever ``ids`` change, a child comes or the node is evicted.
     """
 
-    __slots__ = ("children", "cuts", "ids", "is_listed", "parent", "pins", "serial", "used_at")
+    __slots__ = (
+        "children",
+        "cuts",
+        "ids",
+        "is_listed",
+        "parent",
+        "pins",
+        "serial",
+        "used_at",
+        "version",
+    )
 
     def __init__(
         self, ids: array[int], parent: Node | None, *, pins: int, used_at: int, serial: int
@@ -37,7 +48,24 @@ class Node:
         self.pins = pins
         self.used_at = used_at
         self.serial = serial
+        self.version = 0
         self.is_listed = False
+
+
+class Match:
+    """Where the held part of one prompt ends: ``at`` pages deep, ``inner`` pages into ``node``.
+
+    It is current, which means that the tree would answer the same, as long as the node has its
+    ``version``.
+    """
+
+    __slots__ = ("at", "inner", "node", "version")
+
+    def __init__(self, node: Node, *, inner: int, at: int) -> None:
+        self.node = node
+        self.inner = inner
+        self.at = at
+        self.version = node.version
 
 
 class PrefixTree:
@@ -53,51 +81,55 @@ class PrefixTree:
         # use costs nothing here; each node has at most one entry.
         self._coldest: list[tuple[int, int, Node]] = []
 
-    def match(self, pages: array[int], limit: int) -> tuple[int, int]:
-        """Pages held of ``pages[:limit]`` from the start, and how many of those are not pinned.
-
-        Changes nothing.
-        """
+    def match(self, pages: array[int], limit: int) -> Match:
+        """What is held of ``pages[:limit]`` from the start. Changes nothing."""
         node = self._root
-        at = unpinned = 0
+        at = inner = 0
         while at < limit:
             child = node.children.get(pages[at])
             if child is None:
                 break
-            n = _common(child.ids, pages, at, limit)
-            at += n
-            if not child.pins:
-                unpinned += n
-            if n < len(child.ids):
-                break
+            inner = _common(child.ids, pages, at, limit)
+            at += inner
             node = child
-        return at, unpinned
+            if inner < len(child.ids):
+                break
+        return Match(node, inner=inner, at=at)
 
-    def lock(self, pages: array[int], count: int) -> Node:
-        """Pin ``pages[:count]``, all of which must be held; answers the node that ends there."""
+    def lock(self, match: Match) -> Node:
+        """Pin what a current match found, which counts as used now; answers the node it ends with."""
         self._tick += 1
-        node = self._root
-        at = 0
-        while at < count:
-            node = self._enter(node.children[pages[at]], pages, at, count)
-            at += len(node.ids)
+        node = match.node
+        if match.inner < len(node.ids):
+            node = self._split(node, match.inner)
+        at = node
+        root = self._root
+        while at is not root:
+            assert at.parent is not None, "4: a match goes past an evicted page"
+            if not at.pins:
+                self.pinned_pages += len(at.ids)
+            at.pins += 1
+            at.used_at = self._tick
+            at = at.parent
         return node
 
     def unlock(self, node: Node) -> None:
         """Undo one :meth:`lock` (or what it was extended to); its path counts as used now."""
         self._tick += 1
-        at: Node | None = node
-        while at is not None and at is not self._root:
+        at = node
+        root = self._root
+        while at is not root:
             at.used_at = self._tick
             at.pins -= 1
-            assert at.pins >= 0, "a node was unlocked more often than it was locked"
+            assert at.pins >= 0, "3: a node was unlocked more often than it was locked"
+            assert at.parent is not None, "3: a pinned node is outside the tree"
             if not at.pins:
                 self.pinned_pages -= len(at.ids)
             at = at.parent
         self._list(node)
 
     def extend(self, node: Node, pages: array[int], start: int, stop: int) -> tuple[Node, int]:
-        """Move the caller's pin on ``pages[:start]``, which ends at ``node``, on to ``stop``.
+        """Move the caller's pin, which ends at ``node``, on over ``pages[start:stop]`` behind it.
 
         Answers the node that ends there, and how many pages were added; the others were held.
         """
@@ -109,19 +141,6 @@ class PrefixTree:
             node = self._enter(child, pages, start, stop)
             start += len(node.ids)
         return node, 0
-
-    def touch(self, pages: array[int], count: int) -> None:
-        """Count ``pages[:count]`` as used now, as far as they are held."""
-        self._tick += 1
-        node = self._root
-        at = 0
-        while at < count:
-            child = node.children.get(pages[at])
-            if child is None:
-                break
-            child.used_at = self._tick
-            at += len(child.ids)
-            node = child
 
     def evict(self, n_pages: int) -> int:
         """Drop unpinned runs, coldest leaf first, until ``n_pages`` pages are dropped.
@@ -142,11 +161,13 @@ class PrefixTree:
             dropped += len(node.ids) - start
             if start:
                 del node.ids[start:]
+                node.version += 1
                 self._list(node)
                 continue
             parent = node.parent
             del parent.children[node.ids[0]]
             node.parent = None
+            node.version += 1
             self._list(parent)
         self.n_pages -= dropped
         return dropped
@@ -155,6 +176,7 @@ class PrefixTree:
         """Drop everything; nothing may be pinned."""
         assert not self.pinned_pages, f"cleared while {self.pinned_pages} pages are pinned"
         self._root.children.clear()
+        self._root.version += 1
         self._coldest.clear()
         self.n_pages = 0
 
@@ -184,6 +206,7 @@ class PrefixTree:
         upper.cuts = [cut for cut in lower.cuts if cut < count]
         lower.cuts = [cut - count for cut in lower.cuts if cut > count]
         lower.ids = lower.ids[count:]
+        lower.version += 1
         lower.parent = upper
         upper.children[lower.ids[0]] = lower
         return upper
@@ -195,6 +218,7 @@ class PrefixTree:
         if node is not self._root and not node.children and node.pins == 1:
             node.cuts.append(len(node.ids))
             node.ids.extend(ids)
+            node.version += 1
             return node
         return self._new(ids, node, pins=1)
 
@@ -203,6 +227,7 @@ class PrefixTree:
         self._serial += 1
         node = Node(ids, parent, pins=pins, used_at=self._tick, serial=self._serial)
         parent.children[ids[0]] = node
+        parent.version += 1
         return node
 
     def _list(self, node: Node) -> None:
@@ -215,7 +240,8 @@ class PrefixTree:
 
 def _common(ids: array[int], pages: array[int], at: int, limit: int) -> int:
     """How many of ``ids`` equal ``pages[at:limit]``; the first one is known to."""
-    n = min(len(ids), limit - at)
+    n = len(ids)
+    n = min(n, limit - at)
     if ids[n - 1] == pages[at + n - 1]:
         return n
     low = 1

@@ -1,12 +1,17 @@
 """Invariants of the engine model, numbered, as functions that raise ``AssertionError``.
 
-1. Pool accounting sums: what requests hold is what the pool counts, and with what they reserved it
-   fits the device.
-2. Capacity is never exceeded, in either tier.
-3. Pinned pages are held: every admitted request's stored prefix is in the tree, pinned.
+1. Pool accounting sums: what requests hold is what the pool counts, page by page.
+2. Capacity is never exceeded, in either tier, and what was admitted can always go on.
+3. Pinned pages are held: every admitted request's prefix is in each tier's tree as far as it is
+   counted there, pinned by it.
 4. No page is matched past an evicted one: runs hang together, so held pages are prefix-closed.
 5. Every submitted request ends exactly once, after it began at most once, and its events' tokens
    add up.
+6. No generation step is run while a prefill-only step is due.
+7. What came from the host tier counts as such: it was loaded, paid for, and is no device hit.
+8. Every active request is in exactly one place: it waits, is in the prefill step, or generates.
+
+The code of the model asserts parts of 1 to 4, 6 and 7 by itself, with the same numbers.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sim.engine.requests import Began, Ended, EndReason, Progress
+from sim.engine.stretch import Stretch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,30 +30,55 @@ if TYPE_CHECKING:
 
 
 def check_state(model: ReplicaModel) -> None:
-    """Invariants 1 to 4, at any moment between two calls."""
+    """Invariants 1 to 4 and 6 to 8, at any moment between two calls; the cost grows with the trees."""
     pool = model.pool
     check_tree(pool.tree)
-    check_tree(pool.host.tree)
-    holdings = model.holdings()
-    private = sum(holding.private for holding in holdings)
-    reserved = sum(holding.reserved for holding in holdings)
+    check_schedule(model)
+    holdings = [job.holding for job in model.schedule.admitted() if job.holding is not None]
+    _check_pins(pool.tree, [(holding.node, holding.stored) for holding in holdings])
+    if not pool.host.is_shared:
+        check_tree(pool.host.tree)
+        held = [(holding.host_node, holding.host_stored) for holding in holdings]
+        _check_pins(pool.host.tree, held)
+
+
+def check_schedule(model: ReplicaModel) -> None:
+    """Invariants 1, 2 and 6 to 8 in a few operations a request, whatever the trees hold."""
+    schedule, pool = model.schedule, model.pool
+    admitted = schedule.admitted()
+    private = sum(job.holding.private for job in admitted if job.holding is not None)
     assert private == pool.private_pages, f"1: {private} private of {pool.private_pages} counted"
-    assert reserved == pool.reserved_pages, f"1: {reserved} reserved, {pool.reserved_pages} counted"
-    admitted = pool.used_pages + pool.reserved_pages
-    assert admitted <= pool.capacity_pages, f"1: {admitted} pages admitted"
     held = pool.tree.n_pages + pool.private_pages
     assert held <= pool.capacity_pages, f"2: {held} pages of {pool.capacity_pages} on the device"
     host = pool.host
     assert host.tree.n_pages <= host.capacity_pages, f"2: {host.tree.n_pages} pages in host memory"
-    assert not host.tree.pinned_pages, "3: the host tier stays unpinned between calls"
+    waiting = schedule.waiting.jobs
+    if isinstance(schedule.step, Stretch):
+        assert schedule.partial is None, "6: a prompt that was cut has to go on first"
+        assert schedule.now_s is not None, "a step began at some time"
+        left = schedule.step.n_steps - schedule.step.finished_by(schedule.now_s)
+        is_due = bool(waiting) and not schedule.admission.is_full
+        assert not is_due or left <= 1, "6: a waiting request could be prefilled"
+    loaded = pool.loaded_pages * model.facts.page_tokens
+    told = schedule.totals.host_tokens
+    assert told == loaded, f"7: {told} tokens told from the host tier, {loaded} loaded"
+    places = [job.request.rid for job in waiting]
+    places += [job.request.rid for job in admitted if job.ended_tokens is None]
+    assert sorted(places) == sorted(schedule.jobs), f"8: active {sorted(schedule.jobs)}: {places}"
+    assert all(job.holding is None for job in waiting), "8: a waiting request holds pages"
+    assert all(job.holding is not None for job in admitted), "8: an admitted request holds nothing"
+
+
+def _check_pins(tree: PrefixTree, held: list[tuple[Node, int]]) -> None:
+    """Invariant 3 for one tree, given where each holder's pages end and how many they are."""
     pins: dict[int, int] = {}
-    for holding in holdings:
-        path = _path(holding.node)
+    for end, pages in held:
+        path = _path(end)
         stored = sum(len(node.ids) for node in path)
-        assert stored == holding.stored, f"3: {holding.stored} pages stored, {stored} in the tree"
+        assert stored == pages, f"3: {pages} pages stored, {stored} in the tree"
         for node in path:
             pins[node.serial] = pins.get(node.serial, 0) + 1
-    for node in pool.tree.nodes():
+    for node in tree.nodes():
         assert node.pins == pins.pop(node.serial, 0), "3: pins differ from the requests that hold"
     assert not pins, "3: a request holds a node outside the tree"
 

@@ -1,148 +1,215 @@
 """The KV memory of one replica: device pool with its prefix tree, and the host tier behind it.
 
 Device pages are in one of three states: in the tree and pinned by a request, in the tree and
-evictable, or private to a request (allocated, not yet a full computed page of the tree). Beyond
-those, an admitted request has *reserved* what it will still allocate, so it can always go on:
-``pinned + private + reserved <= capacity``.
+evictable, or private to a request (allocated, not yet a full computed page of the tree). The first and
+the last are *used*: ``used + evictable <= capacity``.
 
-The host tier is written through: what enters the device tree enters it as well. It has its own
-capacity and its own order of eviction.
+The host tier is written through (``--hicache-write-policy write_through``): what enters the device
+tree enters it as well. It has its own capacity and its own order of eviction; what a request on the
+device has there stays (``_evict_host_leaf`` of SGLang's unified cache takes only what has left the
+device). :class:`SharedPrefixes` stands in its place for a clairvoyant reference.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
-from sim.engine.cache import Node, PrefixTree
+from sim.engine.cache import PrefixTree
 
 if TYPE_CHECKING:
     from array import array
 
+    from sim.engine.cache import Match, Node
+
 
 class HostTier:
-    """Pages kept in host memory; nothing there is pinned for longer than a call."""
+    """Pages kept in host memory, up to ``capacity_pages``."""
+
+    is_shared = False
 
     def __init__(self, capacity_pages: int) -> None:
         self.capacity_pages = capacity_pages
         self.tree = PrefixTree()
 
-    def match(self, pages: array[int], limit: int) -> int:
-        """Pages held of ``pages[:limit]`` from the start."""
-        return self.tree.match(pages, limit)[0] if self.capacity_pages else 0
-
-    def put(self, pages: array[int], count: int) -> None:
-        """Hold ``pages[:count]``, or as many of them from the start as fit, and count it as use."""
-        count = min(count, self.capacity_pages)
+    def put(self, holding: Holding, pages: array[int], start: int, stop: int) -> None:
+        """Hold ``pages[start:stop]`` behind what the holding has here, or as many as find room."""
         tree = self.tree
-        have, _ = tree.match(pages, count)
-        if have == count:
-            tree.touch(pages, count)
-            return
-        node = tree.lock(pages, have)
-        shortage = tree.n_pages + count - have - self.capacity_pages
-        if shortage > 0:
-            evicted = tree.evict(shortage)
-            assert evicted >= shortage, "all but the locked prefix can be evicted"
-        node, _ = tree.extend(node, pages, have, count)
-        tree.unlock(node)
+        count = stop - start
+        room = self.capacity_pages - tree.n_pages
+        if count > room:
+            room += tree.evict(count - room)
+            count = min(count, room)
+        if count > 0:
+            holding.host_node, _ = tree.extend(holding.host_node, pages, start, start + count)
+            holding.host_stored += count
+
+
+class SharedPrefixes(HostTier):
+    """What all replicas together have computed, held by each of them at no cost.
+
+    Given to several models, it replaces their host tiers: nothing is ever evicted from it, and what a
+    replica takes from it counts as its own and loads in no time. Memory grows with the distinct pages.
+    """
+
+    is_shared = True
+
+    def __init__(self) -> None:
+        super().__init__(sys.maxsize)
+
+
+class Lookup:
+    """What one request finds cached of ``pages[:limit]``; :meth:`KvPool.look` keeps it current."""
+
+    __slots__ = ("device", "host", "limit", "matched", "pages")
+
+    def __init__(self, pages: array[int], limit: int, device: Match, host: Match) -> None:
+        self.pages = pages
+        self.limit = limit
+        self.device = device
+        self.host = host
+        self.matched = max(device.at, host.at)
 
 
 class Holding:
     """What one admitted request holds of the pool.
 
-    ``stored`` leading pages of its sequence are in the tree, pinned, and end at ``node``.
-    ``device_pages`` and ``host_pages`` are what was found in each tier at admission.
+    ``stored`` leading pages of its sequence are in the device tree, pinned, and end at ``node``;
+    ``host_stored`` are in the host tier, pinned, and end at ``host_node``. ``device_pages`` and
+    ``host_pages`` are what was found in each tier at admission.
     """
 
-    __slots__ = ("device_pages", "host_pages", "node", "private", "reserved", "stored")
+    __slots__ = (
+        "device_pages",
+        "host_node",
+        "host_pages",
+        "host_stored",
+        "node",
+        "private",
+        "stored",
+    )
 
-    def __init__(self, node: Node, *, device_pages: int, reserved: int) -> None:
+    def __init__(self, node: Node, host_node: Node, *, device_pages: int, host_stored: int) -> None:
         self.node = node
+        self.host_node = host_node
         self.device_pages = device_pages
         self.host_pages = 0
         self.stored = device_pages
+        self.host_stored = host_stored
         self.private = 0
-        self.reserved = reserved
+
+    @property
+    def pages(self) -> int:
+        """Device pages of its sequence, shared ones with it."""
+        return self.stored + self.private
 
 
 class KvPool:
-    """Device pool and host tier of one replica, counted in pages."""
+    """Device pool and host tier of one replica, counted in pages.
 
-    def __init__(self, *, capacity_pages: int, host_pages: int) -> None:
+    ``loaded_pages`` were taken from the host tier so far.
+    """
+
+    def __init__(self, *, capacity_pages: int, host: HostTier) -> None:
         self.capacity_pages = capacity_pages
         self.tree = PrefixTree()
-        self.host = HostTier(host_pages)
+        self.host = host
         self.private_pages = 0
-        self.reserved_pages = 0
+        self.loaded_pages = 0
 
     @property
     def used_pages(self) -> int:
         """Device pages that admitted requests hold."""
         return self.tree.pinned_pages + self.private_pages
 
-    def match(self, pages: array[int], limit: int) -> int:
-        """Pages of ``pages[:limit]`` found from the start in either tier. Changes nothing."""
-        device, _ = self.tree.match(pages, limit)
-        return max(device, self.host.match(pages, limit))
+    @property
+    def room_pages(self) -> int:
+        """Device pages that are free or can be evicted."""
+        return self.capacity_pages - self.tree.pinned_pages - self.private_pages
 
-    def admit(self, pages: array[int], limit: int, total_pages: int) -> Holding | None:
-        """Take a request that will need ``total_pages``, at most ``limit`` of them cached.
+    def find(self, pages: array[int], limit: int) -> Lookup:
+        """What a request finds cached of ``pages[:limit]``."""
+        device, host = self.tree.match(pages, limit), self.host.tree.match(pages, limit)
+        return Lookup(pages, limit, device, host)
 
-        Pages found only in the host tier are allocated and stored at once; the caller accounts for
-        the time of the load. Answers None, without a change, if it does not fit beside what is
-        admitted already.
+    def look(self, lookup: Lookup) -> int:
+        """Pages found from the start in either tier. Matches anew only where something changed."""
+        device, host = lookup.device, lookup.host
+        is_same = True
+        if device.version != device.node.version:
+            device = lookup.device = self.tree.match(lookup.pages, lookup.limit)
+            is_same = False
+        if host.version != host.node.version:
+            host = lookup.host = self.host.tree.match(lookup.pages, lookup.limit)
+            is_same = False
+        if not is_same:
+            lookup.matched = max(device.at, host.at)
+        return lookup.matched
+
+    def pin(self, lookup: Lookup) -> Holding:
+        """Hold what the request finds in each tier; :meth:`release` undoes it."""
+        self.look(lookup)
+        device, host = lookup.device, lookup.host
+        return Holding(
+            self.tree.lock(device),
+            self.host.tree.lock(host),
+            device_pages=device.at,
+            host_stored=host.at,
+        )
+
+    def load(self, holding: Holding, pages: array[int]) -> int:
+        """Take the pages found only in the host tier into the device tree; answers how many.
+
+        The caller accounts for the time of the load. From shared prefixes it answers 0.
         """
-        device, unpinned = self.tree.match(pages, limit)
-        needed = total_pages - device
-        admitted = self.tree.pinned_pages + self.private_pages + self.reserved_pages
-        if admitted + unpinned + needed > self.capacity_pages:
-            return None
-        self.reserved_pages += needed
-        holding = Holding(self.tree.lock(pages, device), device_pages=device, reserved=needed)
-        host = self.host.match(pages, limit)
-        if host > device:
-            holding.host_pages = host - device
-            self.allocate(holding, host - device)
-            self.store(holding, pages, host)
-        else:
-            self.host.tree.touch(pages, device)
-        return holding
+        count = holding.host_stored - holding.stored
+        if count <= 0:
+            return 0
+        self.allocate(holding, count)
+        self.store(holding, pages, holding.stored, holding.host_stored)
+        if self.host.is_shared:
+            holding.device_pages += count
+            return 0
+        holding.host_pages = count
+        self.loaded_pages += count
+        return count
 
     def allocate(self, holding: Holding, n_pages: int) -> None:
-        """Turn reserved pages into private ones; evicts whole runs until nothing is missing."""
-        assert 0 <= n_pages <= holding.reserved, f"{n_pages} pages of {holding.reserved} reserved"
-        holding.reserved -= n_pages
+        """Give the request private pages; evicts whole runs until nothing is missing."""
+        assert n_pages >= 0, f"{n_pages} pages allocated"
         holding.private += n_pages
-        self.reserved_pages -= n_pages
         self.private_pages += n_pages
         shortage = self.tree.n_pages + self.private_pages - self.capacity_pages
         if shortage > 0:
             evicted = self.tree.evict(shortage)
-            assert evicted >= shortage, f"pool overcommitted: {evicted} of {shortage} pages evicted"
+            assert evicted >= shortage, f"2: pool overcommitted: {evicted} of {shortage} evicted"
 
-    def store(self, holding: Holding, pages: array[int], count: int) -> None:
-        """Move the request's computed pages up to ``count`` into the tree and the host tier.
+    def store(self, holding: Holding, pages: array[int], start: int, stop: int) -> None:
+        """Move the computed ``pages[start:stop]``, which follow what is stored, into both tiers.
 
         Pages that another request stored meanwhile are shared, and the request's own freed.
         """
-        moved = count - holding.stored
+        moved = stop - start
         if moved <= 0:
             return
-        assert moved <= holding.private, f"{moved} pages stored of {holding.private} allocated"
-        holding.node, _ = self.tree.extend(holding.node, pages, holding.stored, count)
-        holding.stored = count
+        assert moved <= holding.private, f"1: {moved} pages stored of {holding.private} allocated"
+        host_start = holding.host_stored - holding.stored + start
+        holding.node, _ = self.tree.extend(holding.node, pages, start, stop)
+        holding.stored += moved
         holding.private -= moved
         self.private_pages -= moved
-        self.host.put(pages, count)
+        if 0 <= host_start < stop and self.host.capacity_pages:
+            self.host.put(holding, pages, host_start, stop)
 
     def release(self, holding: Holding) -> None:
         """Free what the request held; its stored pages stay until they are evicted."""
         self.private_pages -= holding.private
-        self.reserved_pages -= holding.reserved
-        holding.private = holding.reserved = 0
+        holding.private = 0
         self.tree.unlock(holding.node)
+        self.host.tree.unlock(holding.host_node)
 
     def clear(self) -> None:
-        """Forget both tiers; no request may be admitted."""
+        """Forget what this replica holds; no request may be admitted."""
         self.tree.clear()
-        self.host.tree.clear()
+        if not self.host.is_shared:
+            self.host.tree.clear()

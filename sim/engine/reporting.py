@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from sim.engine.requests import LoadReport
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
-
     from replica.hardware.profiles import EngineFacts
+    from sim.engine.orders import WaitingQueue
     from sim.engine.pool import KvPool
     from sim.engine.stretch import Job, PrefillStep, Stretch
 
@@ -41,30 +40,33 @@ class Totals:
         "prefill_busy_s",
         "prefill_tokens",
         "prompt_tokens",
+        "retracted",
         "verify_steps",
     )
 
     def __init__(self) -> None:
         self.prompt_tokens = self.cached_tokens = self.host_tokens = 0
         self.prefill_tokens = self.generated_tokens = self.verify_steps = 0
-        self.ended = self.aborted = 0
+        self.ended = self.aborted = self.retracted = 0
         self.prefill_busy_s = self.decode_busy_s = 0.0
 
 
 class Schedule(Protocol):
-    """What a report reads of a schedule; the prompt of ``partial`` is cut by the step in progress."""
+    """What a report reads of a schedule."""
 
     facts: EngineFacts
     pool: KvPool
     totals: Totals
     step: PrefillStep | Stretch | None
     decoding: list[Job]
-    partial: Job | None
-    waiting_tokens: int
+    waiting: WaitingQueue
 
     @property
-    def waiting(self) -> Sized:
-        """The jobs that are not admitted yet."""
+    def partial(self) -> Job | None:
+        """The job whose prompt the step in progress cuts."""
+
+    def needed_after(self, steps: int) -> int:
+        """Pages that running jobs lack for the step that follows ``steps`` more."""
 
 
 class Reporter:
@@ -81,10 +83,12 @@ class Reporter:
         self._recent_hit = self._recent_total = 0
         self._moments: tuple[float, ...] | None = None
 
-    @property
-    def last(self) -> LoadReport:
-        """The last report."""
-        return LoadReport(*self._told)
+    def last(self, idle_s: float | None) -> LoadReport:
+        """The last report; it is of ``idle_s`` where the engine is idle then."""
+        report = LoadReport(*self._told)
+        if idle_s is not None:
+            report.at_s = idle_s
+        return report
 
     def prefilled(self, at_s: float, *, hit_tokens: int, new_tokens: int) -> None:
         """A prefill step ended that computed ``new_tokens`` behind newly found ``hit_tokens``."""
@@ -161,24 +165,21 @@ class Reporter:
         """The state at ``at_s``, after ``steps`` of the stretch in progress, if there is one."""
         page = schedule.facts.page_tokens
         pages = schedule.pool.used_pages
-        # From the first token on they hold pages for all their output.
-        for job in schedule.decoding:
-            request = job.request
-            total = request.prompt_tokens + request.output_tokens
-            reached = request.prompt_tokens + job.tokens_after(job.steps + steps)
-            pages += -(-reached // page) - -(-total // page)
+        if steps:  # until the stretch ends, what it needs after its first step is not allocated
+            pages += schedule.needed_after(steps)
         uncached = 0
-        if schedule.waiting_tokens:
+        waiting = schedule.waiting
+        if waiting.waiting_tokens:
             hit = self._recent_hit / self._recent_total if self._recent_total else 0.0
-            uncached = int(schedule.waiting_tokens * (1.0 - hit))
+            uncached = int(waiting.waiting_tokens * (1.0 - hit))
         cut = schedule.partial
         if cut is not None:
-            uncached += cut.request.prompt_tokens - cut.computed_tokens
+            uncached += cut.fill_tokens - cut.computed_tokens
         return (
             at_s,
             len(schedule.decoding),
-            len(schedule.waiting),
-            schedule.waiting_tokens,
+            len(waiting.jobs),
+            waiting.waiting_tokens,
             uncached,
             pages * page,
             self._generated_per_s,

@@ -15,6 +15,7 @@ class EndReason(StrEnum):
 
     STOP = "stop"
     ABORT = "abort"
+    CRASH = "crash"
 
 
 class EngineError(Exception):
@@ -38,6 +39,9 @@ class EngineRequest:
     ``output_pages`` holds the ids of the further pages that fill up while the output is generated,
     beginning with the one that the prompt's last partial page belongs to; where it is shorter than
     what is generated, the pages without an id are not kept.
+
+    ``output_tokens_max`` is what the client asked for at most, all that the engine knows beforehand;
+    None stands for ``output_tokens``. A higher ``priority`` is served first where that is the order.
     """
 
     rid: str
@@ -45,9 +49,11 @@ class EngineRequest:
     output_tokens: int
     pages: array[int] = field(default_factory=lambda: _NO_PAGES)
     output_pages: array[int] = field(default_factory=lambda: _NO_PAGES)
+    priority: int = 0
+    output_tokens_max: int | None = None
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Began:
     """The prefill is done and the first output token is out (it counts as one token).
 
@@ -60,7 +66,7 @@ class Began:
     host_tokens: int
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Progress:
     """``n_tokens`` (at least 1) were generated since the last event of this request."""
 
@@ -69,7 +75,7 @@ class Progress:
     n_tokens: int
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Ended:
     """The last event of a request, exactly one for each that was submitted.
 
@@ -95,7 +101,8 @@ class Loads:
     admitted requests, ``cached_tokens`` could be evicted; both are whole pages of the device tier.
     ``waiting_uncached_tokens`` uses the match made when each request was submitted. The
     ``total_prefill_*`` counters and ``total_verify_steps`` count finished steps; the cached and
-    prompt totals count requests at admission, so their quotient is the hit ratio.
+    prompt totals count requests at each admission, so their quotient is the hit ratio. A retracted
+    request is admitted again, with what it has generated as part of its prompt.
     """
 
     running: int
@@ -117,6 +124,7 @@ class Loads:
     total_generated_tokens: int
     total_ended: int
     total_aborted: int
+    total_retracted: int
 
     @property
     def usage_ratio(self) -> float:
@@ -131,7 +139,7 @@ class Loads:
         )
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class LoadReport:
     """What a replica told of itself last; :mod:`sim.engine.reporting` says when it does.
 

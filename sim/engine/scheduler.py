@@ -1,4 +1,4 @@
-"""When what happens inside one replica: admission, prefill steps, generation steps.
+"""When what happens inside one replica: prefill steps, generation steps, retraction.
 
 Decisions are made between steps only; ``step`` is the one in progress. The rules are those in the
 docstring of :mod:`sim.engine.replica_model`.
@@ -6,48 +6,73 @@ docstring of :mod:`sim.engine.replica_model`.
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from sim.engine.pool import KvPool
+from sim.engine.admission import Admission
+from sim.engine.pool import HostTier, KvPool
 from sim.engine.reporting import Reporter, Totals
 from sim.engine.requests import Began, Ended, EndReason
-from sim.engine.stretch import Job, PrefillStep, Stretch, stretch_of
+from sim.engine.stretch import Job, PrefillStep, Stretch, pages_lacking, stretch_of
 
 if TYPE_CHECKING:
     import random
 
     from replica.hardware.profiles import EngineFacts
-    from sim.engine.pool import Holding
+    from sim.engine.pool import Holding, SharedPrefixes
     from sim.engine.requests import EngineRequest, Event
+    from sim.engine.rules import EngineRules
 
 
 class Scheduler:
     """The schedule of one replica, with all that depends on it.
 
-    ``jobs`` are those whose last event is not out; ``waiting`` the ones not admitted yet, in order
-    of arrival; ``partial`` the one whose prompt the prefill step in progress cuts; ``events`` what
-    happened since the driver last took them; ``now_s`` how far it ran.
+    ``jobs`` are those whose last event is not out; ``waiting`` the ones that are not admitted,
+    ``decoding`` the ones that generate; ``events``
+    what happened since the driver last took them; ``now_s`` how far it ran. Steps that begin from now
+    on take ``slowness`` times as long.
     """
 
-    def __init__(self, facts: EngineFacts, dice: random.Random | None) -> None:
+    def __init__(
+        self,
+        facts: EngineFacts,
+        rules: EngineRules,
+        *,
+        dice: random.Random | None = None,
+        shared: SharedPrefixes | None = None,
+    ) -> None:
         self.facts = facts
+        self.rules = rules
         self.pool = KvPool(
             capacity_pages=facts.capacity_tokens // facts.page_tokens,
-            host_pages=facts.host_capacity_tokens // facts.page_tokens,
+            host=shared or HostTier(facts.host_capacity_tokens // facts.page_tokens),
         )
         self.now_s: float | None = None
         self.step: PrefillStep | Stretch | None = None
         self.jobs: dict[str, Job] = {}
-        self.waiting: deque[Job] = deque()
         self.decoding: list[Job] = []
         self.events: list[Event] = []
         self.totals = Totals()
-        self.waiting_tokens = self.waiting_uncached_tokens = 0
-        self.partial: Job | None = None
+        self.slowness = 1.0
+        self.admission = Admission(facts, rules, self.pool)
+        self.waiting = self.admission.waiting
         self.reporter = Reporter()
+        # Overlapped speculative steps hold pages for two windows (get_alloc_reserve_per_decode).
+        self.reserve_tokens = 2 * facts.verify_tokens if facts.verify_tokens > 1 else 1
         self._has_leaving = False  # some of the decoding jobs have ended and hold pages still
         self._dice = dice
+
+    @property
+    def partial(self) -> Job | None:
+        """The job whose prompt the prefill step in progress cuts."""
+        return self.admission.partial
+
+    def admitted(self) -> list[Job]:
+        """Jobs in prefill or decode, with those that leave at the end of the step."""
+        step = self.step
+        if isinstance(step, PrefillStep):
+            return self.decoding + [job for job, _ in step.parts]
+        return list(self.decoding)
 
     def run(self, now_s: float) -> None:
         """Let all steps end that do so by ``now_s``, and start what follows each."""
@@ -56,13 +81,94 @@ class Scheduler:
         self.now_s = now_s
         while self.step is not None and self.step.end_s <= now_s:
             self._finish(self.step)
+
+    def follow(self, now_s: float) -> None:
+        """Make the reports that fell due until ``now_s``, up to which the schedule has run."""
         if isinstance(self.step, Stretch):
             self.reporter.follow(self, self.step, now_s)
+
+    def enqueue(self, request: EngineRequest, now_s: float) -> None:
+        """Take a valid request at ``now_s``, up to which the schedule has run."""
+        self.follow(now_s)
+        page = self.facts.page_tokens
+        # At least one token of every prompt is computed.
+        cacheable = min(len(request.pages), (request.prompt_tokens - 1) // self.facts.page_tokens)
+        total = -(-(request.prompt_tokens + request.output_tokens) // page)
+        lookup = self.pool.find(request.pages, cacheable)
+        job = Job(request, lookup, total_pages=total, accept=self._accept_length())
+        self.jobs[request.rid] = job
+        self.waiting.add(job)
+        if self.waiting.is_preemptive:
+            self.admission.is_full = False
+        if not self.admission.is_full:
+            self.reconsider(now_s)
+
+    def abort(self, job: Job, now_s: float) -> None:
+        """End an active job at ``now_s``, up to which the schedule has run."""
+        self.follow(now_s)
+        self._end(job, now_s, self.tokens_by(job, now_s), EndReason.ABORT)
+        if job.holding is None:
+            self.waiting.remove(job)
+            return
+        self._has_leaving = True
+        self.reconsider(now_s)
+
+    def retract(self, job: Job) -> None:
+        """Send a running job back to wait (``release_req``).
+
+        Its prompt's pages stay cached, those of its output are freed, and what it has generated is
+        prefilled again.
+        """
+        assert job.holding is not None, "only running jobs are retracted"
+        self.decoding.remove(job)
+        self.pool.release(job.holding)
+        pages, cacheable = job.restart(self.facts.page_tokens)
+        job.lookup = self.pool.find(pages, cacheable)
+        self.totals.retracted += 1
+        self.waiting.add(job)
+
+    def drop_all(self, now_s: float) -> None:
+        """The process dies at ``now_s``, up to which the schedule has run: nothing is left of it."""
+        for job in list(self.jobs.values()):
+            self._end(job, now_s, self.tokens_by(job, now_s), EndReason.CRASH)
+        for job in self.admitted():
+            if job.holding is not None:
+                self.pool.release(job.holding)
+        self.pool.clear()
+        self.decoding = []
+        self.step = None
+        self._has_leaving = False
+        self.slowness = 1.0
+        self.admission = Admission(self.facts, self.rules, self.pool)
+        self.waiting = self.admission.waiting
+        self.reporter = Reporter()
+
+    def tokens_by(self, job: Job, now_s: float) -> int:
+        """Output tokens of an active job at ``now_s``, up to which the schedule has run."""
+        if job.is_running and isinstance(self.step, Stretch):
+            return job.tokens_after(job.steps + self.step.finished_by(now_s))
+        return job.tokens
+
+    def slow(self, factor: float, now_s: float) -> None:
+        """Let steps that begin after ``now_s``, up to which the schedule has run, take so much longer."""
+        self.slowness = factor
+        if isinstance(self.step, PrefillStep):
+            self.step.quiet_until_s = None
+        self.reconsider(now_s)
+
+    def reconsider(self, now_s: float) -> None:
+        """The schedule may change: as soon as the step in progress has ended."""
+        if self.step is None:
+            self._start_step(now_s)
+        elif isinstance(self.step, Stretch):
+            self.step.cut(now_s)
+            self.run(now_s)
 
     def _finish(self, step: PrefillStep | Stretch) -> None:
         """Apply a step that has ended, start the next one, and report where a report is due."""
         totals = self.totals
         tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
+        is_prefill = isinstance(step, PrefillStep)
         if isinstance(step, PrefillStep):
             self._finish_prefill(step)
         else:
@@ -71,141 +177,109 @@ class Scheduler:
         self._start_step(step.end_s)
         if self.step is None:
             tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
-        if self.step is None or isinstance(step, PrefillStep):
+        if self.step is None or is_prefill:
             self.reporter.tell(self, step.end_s, tokens=tokens, busy_s=busy_s)
-
-    def enqueue(self, request: EngineRequest, now_s: float) -> None:
-        """Take a valid request at ``now_s``, up to which the schedule has run."""
-        found = self.pool.match(request.pages, self._cacheable_pages(request))
-        uncached = request.prompt_tokens - found * self.facts.page_tokens
-        job = Job(request, uncached_tokens=uncached)
-        self.jobs[request.rid] = job
-        self.waiting.append(job)
-        self.waiting_tokens += request.prompt_tokens
-        self.waiting_uncached_tokens += uncached
-        if len(self.waiting) == 1:
-            self._reconsider(now_s)
-
-    def abort(self, job: Job, now_s: float) -> None:
-        """End an active job at ``now_s``, up to which the schedule has run."""
-        self._end(job, now_s, self.tokens_by(job, now_s), EndReason.ABORT)
-        if job.holding is None:
-            was_head = self.waiting[0] is job
-            self.waiting.remove(job)
-            self.waiting_tokens -= job.request.prompt_tokens
-            self.waiting_uncached_tokens -= job.uncached_tokens
-            if not was_head:
-                return
-        self._has_leaving = True
-        self._reconsider(now_s)
-
-    def total_pages(self, request: EngineRequest) -> int:
-        """Pages of the whole sequence, the last one counted in full."""
-        return -(-(request.prompt_tokens + request.output_tokens) // self.facts.page_tokens)
-
-    @property
-    def n_admitted(self) -> int:
-        """Jobs in prefill or decode, with those that leave at the end of the step."""
-        step = self.step
-        return len(self.decoding) + (len(step.parts) if isinstance(step, PrefillStep) else 0)
-
-    def tokens_by(self, job: Job, now_s: float) -> int:
-        """Output tokens of an active job at ``now_s``, up to which the schedule has run."""
-        if not job.reported:
-            return 0
-        steps = job.steps
-        if isinstance(self.step, Stretch):
-            steps += self.step.finished_by(now_s)
-        return job.tokens_after(steps)
-
-    def _reconsider(self, now_s: float) -> None:
-        """The schedule may change: as soon as the step in progress has ended."""
-        if self.step is None:
-            self._start_step(now_s)
-        elif isinstance(self.step, Stretch):
-            self.step.cut(now_s)
-            self.run(now_s)
 
     def _start_step(self, at_s: float) -> None:
         """Begin the next step, if there is anything to do, after freeing what has ended."""
+        admission = self.admission
         if self._has_leaving:
             self._has_leaving = False
-            staying = [job for job in self.decoding if job.ended_tokens is None]
+            staying: list[Job] = []
             for job in self.decoding:
-                if job.ended_tokens is not None:
+                if job.ended_tokens is None:
+                    staying.append(job)
+                else:
                     self._release(job)
             self.decoding = staying
+            admission.is_full = False
+        if not self.decoding:
+            admission.is_full = False
         self.step = self._form_prefill(at_s)
         if self.step is None and self.decoding:
-            self.step = stretch_of(self.decoding, self.facts, at_s)
+            self.step = self._form_stretch(at_s)
             self.reporter.stretch_began(self.step)
+        elif self.step is None:
+            admission.guess.reset()
 
     def _form_prefill(self, at_s: float) -> PrefillStep | None:
-        """The next prefill step: the prompt that was cut, then as many waiting ones as fit."""
-        page = self.facts.page_tokens
-        budget = self.facts.chunk_tokens
-        admitted = len(self.decoding)
-        parts: list[tuple[Job, int]] = []
-        job = self.partial
-        self.partial = None
-        while budget >= page:
-            if job is None:
-                job = self._admit_next(admitted)
-                if job is None:
-                    break
-            left = job.request.prompt_tokens - job.computed_tokens
-            n_tokens = left if left <= budget else budget // page * page
-            parts.append((job, n_tokens))
-            admitted += 1
-            if n_tokens < left:
-                self.partial = job
-                break
-            budget -= n_tokens
-            job = None
+        """The next prefill step, with the running jobs along where chunks are mixed."""
+        parts = self.admission.form(self, self.totals)
         if not parts:
             return None
-        duration_s = self.facts.times.prefill_batch_s(
-            [(n_tokens, job.computed_tokens) for job, n_tokens in parts]
-        )
-        for job, n_tokens in parts:
-            duration_s += job.host_load_s
-            job.host_load_s = 0.0
-            self._allocate_to(job, job.computed_tokens + n_tokens)
-        return PrefillStep(at_s, at_s + duration_s, parts)
-
-    def _admit_next(self, admitted: int) -> Job | None:
-        """The first waiting job, taken into the pool; None if there is none or it does not fit."""
-        if not self.waiting or admitted >= self.facts.max_running_requests:
-            return None
-        job = self.waiting[0]
-        request = job.request
-        holding = self.pool.admit(
-            request.pages, self._cacheable_pages(request), self.total_pages(request)
-        )
-        if holding is None:
-            return None
-        self.waiting.popleft()
-        self.waiting_tokens -= request.prompt_tokens
-        self.waiting_uncached_tokens -= job.uncached_tokens
+        work = [(n_tokens, job.computed_tokens) for job, n_tokens in parts]
+        load_s = 0.0
+        is_silent = True
         page = self.facts.page_tokens
-        job.holding = holding
-        job.computed_tokens = holding.stored * page
-        job.host_load_s = holding.host_pages * page * self.facts.host_load_s_per_token
-        self.totals.prompt_tokens += request.prompt_tokens
-        self.totals.cached_tokens += job.computed_tokens
-        self.totals.host_tokens += holding.host_pages * page
-        return job
+        for job, n_tokens in parts:
+            load_s += job.host_load_s
+            job.host_load_s = 0.0
+            reached = job.computed_tokens + n_tokens
+            if reached == job.fill_tokens:
+                is_silent = False
+            self._grow(job, -(-reached // page))
+        riders: list[Job] = []
+        if self.rules.is_chunk_mixed and self._has_room_for_step():
+            riders = list(self.decoding)
+            is_silent = is_silent and not riders
+            work += [(1, job.request.prompt_tokens + job.tokens) for job in riders]
+            self._grow_for_step()
+        duration_s = (self.facts.times.prefill_batch_s(work) + load_s) * self.slowness
+        return PrefillStep(at_s, at_s + duration_s, parts, riders, is_silent)
 
-    def _cacheable_pages(self, request: EngineRequest) -> int:
-        """Pages that may be matched: at least one token of every prompt is computed."""
-        return min(len(request.pages), (request.prompt_tokens - 1) // self.facts.page_tokens)
+    def _form_stretch(self, at_s: float) -> Stretch:
+        """Generation steps until one ends, as far as there is memory; retracts where there is none."""
+        assert self.partial is None, "6: a decode step while a prompt is to go on"
+        missing = 0
+        for job in self.decoding:
+            holding = job.holding
+            assert holding is not None, "running jobs hold pages"
+            missing += job.total_pages - holding.stored - holding.private
+        is_scarce = missing > self.pool.room_pages
+        if is_scarce and not self._has_room_for_step():
+            self.admission.make_room(self, self._has_room_for_step)
+        self._grow_for_step()
+        stretch = stretch_of(self.decoding, self.facts, at_s, slowness=self.slowness)
+        if is_scarce:
+            stretch.limit(self._steps_with_room(stretch.n_steps))
+        if self.waiting.jobs and not self.admission.is_full:
+            stretch.limit(1)
+        return stretch
 
-    def _allocate_to(self, job: Job, n_tokens: int) -> None:
-        """Have pages for the first ``n_tokens`` of the job's sequence."""
+    def _has_room_for_step(self) -> bool:
+        """Is there memory for one more step of all that run?"""
+        return self.needed_after(0) <= self.pool.room_pages
+
+    def needed_after(self, steps: int) -> int:
+        """Pages that running jobs lack for the step that follows ``steps`` more."""
+        return pages_lacking(
+            self.decoding, steps, page_tokens=self.facts.page_tokens, reserve=self.reserve_tokens
+        )
+
+    def _steps_with_room(self, n_steps: int) -> int:
+        """The most steps, up to ``n_steps``, that have memory; the next one has."""
+        room = self.pool.room_pages
+        return bisect_right(range(1, n_steps), room, key=self.needed_after) + 1
+
+    def _grow_for_step(self) -> None:
+        """Allocate what the next step of all that run needs."""
+        page = self.facts.page_tokens
+        ahead = self.reserve_tokens + page - 2
+        for job in self.decoding:
+            holding = job.holding
+            assert holding is not None, "running jobs hold pages"
+            pages = (job.request.prompt_tokens + job.tokens + ahead) // page
+            has = holding.stored + holding.private
+            if pages > has < job.total_pages:
+                self.pool.allocate(holding, min(pages, job.total_pages) - has)
+
+    def _grow(self, job: Job, pages: int) -> None:
+        """Have at least that many pages of the job's sequence."""
         holding = job.holding
         assert holding is not None, "only admitted jobs get pages"
-        pages = -(-n_tokens // self.facts.page_tokens)
-        self.pool.allocate(holding, pages - holding.stored - holding.private)
+        missing = pages - holding.stored - holding.private
+        if missing > 0:
+            self.pool.allocate(holding, missing)
 
     def _finish_prefill(self, step: PrefillStep) -> None:
         page = self.facts.page_tokens
@@ -213,7 +287,7 @@ class Scheduler:
         totals.prefill_busy_s += step.end_s - step.start_s
         hit_tokens = new_tokens = 0
         for job, n_tokens in step.parts:
-            request, holding = job.request, job.holding
+            holding = job.holding
             assert holding is not None, "a prefill step holds admitted jobs only"
             new_tokens += n_tokens
             found_tokens = (holding.device_pages + holding.host_pages) * page
@@ -221,40 +295,67 @@ class Scheduler:
                 hit_tokens += found_tokens
             if job.ended_tokens is not None and self.partial is job:
                 # As SGLang does: of a prompt that is cut and left, this step's part is thrown away.
-                self.partial = None
+                self.admission.partial = None
+                self.admission.is_full = False
                 self.pool.release(holding)
                 continue
             job.computed_tokens += n_tokens
-            pages = min(len(request.pages), job.computed_tokens // page)
-            self.pool.store(holding, request.pages, pages)
+            pages = job.lookup.pages
+            stored = min(len(pages), job.computed_tokens // page)
+            self.pool.store(holding, pages, holding.stored, stored)
             if job.ended_tokens is not None:
+                self.admission.is_full = False
                 self.pool.release(holding)
-            elif job.computed_tokens == request.prompt_tokens:
+            elif job.computed_tokens == job.fill_tokens:
                 self._begin(job, holding, step.end_s)
+        for job in step.riders:
+            self._ride(job, step.end_s)
         totals.prefill_tokens += new_tokens
         self.reporter.prefilled(step.end_s, hit_tokens=hit_tokens, new_tokens=new_tokens)
 
     def _begin(self, job: Job, holding: Holding, at_s: float) -> None:
-        """The first token is out; pages for the rest are allocated."""
-        page = self.facts.page_tokens
-        cached = (holding.device_pages + holding.host_pages) * page
-        self.events.append(Began(job.request.rid, at_s, cached, holding.host_pages * page))
-        job.begin(self._accept_length())
-        self.pool.allocate(holding, holding.reserved)
-        if job.steps_total:
-            self.decoding.append(job)
-        else:
-            self._end(job, at_s, 1, EndReason.STOP)
-            self._release(job)
+        """A token is out, the first one but for a retracted request."""
+        if not job.reported:
+            page = self.facts.page_tokens
+            cached = (holding.device_pages + holding.host_pages) * page
+            self.events.append(Began(job.request.rid, at_s, cached, holding.host_pages * page))
+            job.reported = 1
+        job.begin()
+        job.is_running = True
+        self.decoding.append(job)
+        if not job.steps_total:
+            self._end(job, at_s, job.tokens, EndReason.STOP)
+            self._has_leaving = True
+
+    def _ride(self, job: Job, at_s: float) -> None:
+        """A job that ran along in a prefill step has one token more."""
+        if job.ended_tokens is None:
+            job.ride()
+            if not job.steps_total:
+                self._end(job, at_s, job.tokens, EndReason.STOP)
+                self._has_leaving = True
 
     def _finish_stretch(self, stretch: Stretch) -> None:
-        self.totals.verify_steps += stretch.n_steps
+        n_steps = stretch.n_steps
+        self.totals.verify_steps += n_steps
         self.totals.decode_busy_s += stretch.end_s - stretch.start_s
+        self.admission.guess.decay(n_steps)
+        page = self.facts.page_tokens
         for job in self.decoding:
-            job.steps += stretch.n_steps
-            if job.ended_tokens is None and job.steps == job.steps_total:
-                self._end(job, stretch.end_s, job.request.output_tokens, EndReason.STOP)
+            steps = job.steps + n_steps
+            job.steps = steps
+            if job.ended_tokens is not None:
+                continue
+            tokens = job.tokens = job.tokens_after(steps)
+            if steps == job.steps_total:
+                self._end(job, stretch.end_s, tokens, EndReason.STOP)
                 self._has_leaving = True
+                continue
+            holding = job.holding
+            assert holding is not None, "running jobs hold pages"
+            pages = (job.request.prompt_tokens + tokens + page - 2) // page
+            if pages > holding.stored + holding.private:
+                self._grow(job, pages)
 
     def _end(self, job: Job, at_s: float, tokens: int, reason: EndReason) -> None:
         """Emit the last event of a job."""
@@ -273,18 +374,21 @@ class Scheduler:
         assert job.ended_tokens is not None, "the last event comes before the release"
         page = self.facts.page_tokens
         prompt_pages = request.prompt_tokens // page
-        # The last token was sampled but never fed back: it has no KV.
-        filled = (request.prompt_tokens + job.ended_tokens - 1) // page - prompt_pages
-        filled = min(filled, len(request.output_pages))
-        if filled > 0 and len(request.pages) == prompt_pages:
-            pages = request.pages + request.output_pages[:filled]
-            self.pool.store(holding, pages, len(pages))
+        if holding.stored >= prompt_pages:
+            # The last token was sampled but never fed back: it has no KV.
+            filled = (request.prompt_tokens + job.ended_tokens - 1) // page
+            stop = min(filled - prompt_pages, len(request.output_pages))
+            start = holding.stored - prompt_pages
+            if stop > start:
+                self._grow(job, filled)
+                self.pool.store(holding, request.output_pages, start, stop)
         self.pool.release(holding)
 
     def _accept_length(self) -> float:
-        """Tokens a step yields for a request that begins now."""
-        mean = self.facts.accept_length
+        """Tokens a step yields for a new request: drawn evenly around the mean."""
+        facts = self.facts
+        mean = facts.accept_length
         if self._dice is None:
             return mean
-        spread = min(mean - 1.0, self.facts.verify_tokens - mean) / 2
+        spread = min(mean - 1.0, facts.verify_tokens - mean) * facts.accept_spread_ratio
         return self._dice.uniform(mean - spread, mean + spread)

@@ -12,10 +12,12 @@ from math import ceil, floor, sqrt
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Iterable
 
     from replica.hardware.profiles import EngineFacts
-    from sim.engine.pool import Holding
+    from sim.engine.cache import Match
+    from sim.engine.pool import Holding, Lookup
     from sim.engine.requests import EngineRequest
 
 _ROUNDING: Final = 1e-9  # of accumulated accept lengths: 25 steps of 5.84 are 146 tokens
@@ -24,63 +26,124 @@ _ROUNDING: Final = 1e-9  # of accumulated accept lengths: 25 steps of 5.84 are 1
 class Job:
     """One request inside the engine, from submission to release.
 
-    ``steps`` are finished generation steps, ``steps_total`` how many it needs after the prefill;
-    ``accept`` is the tokens each yields. ``reported`` output tokens were told in events.
+    ``tokens`` output tokens are out, as of the last step that ended; ``reported`` of them were told in
+    events. Of those, ``base_tokens`` do not come from the ``steps`` generation steps it has made since it
+    was admitted, each of which yields ``accept``; it is done after ``steps_total``. ``fill_tokens`` is
+    what a prefill has to cover: its prompt, and after a retraction what it had generated.
     ``ended_tokens`` is set when its last event is out, which for an abort is before its release.
+    ``total_pages`` is its whole sequence, the last page counted in full; ``sorted_pages`` what it found
+    cached when the queue was arranged last. ``prefill_s`` is what its prefill takes with the matches
+    ``priced``, ``compute_s`` of it to compute what is behind ``priced_pages``.
     """
 
     __slots__ = (
         "accept",
+        "base_tokens",
+        "compute_s",
         "computed_tokens",
         "ended_tokens",
+        "fill_tokens",
         "holding",
         "host_load_s",
+        "is_running",
+        "lookup",
+        "output_tokens_max",
+        "prefill_s",
+        "priced",
+        "priced_pages",
+        "queued_serial",
         "reported",
         "request",
+        "sorted_pages",
         "steps",
         "steps_total",
+        "tokens",
+        "total_pages",
         "uncached_tokens",
     )
 
-    def __init__(self, request: EngineRequest, *, uncached_tokens: int) -> None:
+    def __init__(
+        self, request: EngineRequest, lookup: Lookup, *, total_pages: int, accept: float
+    ) -> None:
         self.request = request
-        self.uncached_tokens = uncached_tokens
+        self.lookup = lookup
+        self.accept = accept
+        self.total_pages = total_pages
+        asked = request.output_tokens_max
+        self.output_tokens_max = request.output_tokens if asked is None else asked
+        self.fill_tokens = request.prompt_tokens
         self.holding: Holding | None = None
         self.host_load_s = 0.0
-        self.computed_tokens = 0
-        self.accept = 1.0
-        self.steps = 0
-        self.steps_total = 0
-        self.reported = 0
+        self.is_running = False
+        self.computed_tokens = self.uncached_tokens = self.queued_serial = self.sorted_pages = 0
+        self.base_tokens = self.tokens = self.reported = 0
+        self.steps = self.steps_total = 0
         self.ended_tokens: int | None = None
+        self.priced: tuple[Match, Match] | None = None
+        self.priced_pages = -1
+        self.compute_s = self.prefill_s = 0.0
 
-    def begin(self, accept: float) -> None:
-        """The prefill is done: one token is out, the others take ``steps_total`` steps."""
-        self.accept = accept
-        rest = self.request.output_tokens - 1
-        steps = ceil((rest - _ROUNDING) / accept) if rest else 0
-        while floor(accept * steps + _ROUNDING) < rest:
+    def begin(self) -> None:
+        """The prefill is done and has yielded one token; the others take ``steps_total`` steps."""
+        self.tokens += 1
+        self._count_steps()
+
+    def ride(self) -> None:
+        """A prefill step has yielded one token along."""
+        self.tokens += 1
+        self._count_steps()
+
+    def restart(self, page_tokens: int) -> tuple[array[int], int]:
+        """It was retracted: what it has generated is to be prefilled with its prompt.
+
+        Answers the pages of all that, and how many of them may be found cached.
+        """
+        self.holding = None
+        self.is_running = False
+        self.priced = None
+        self.priced_pages = -1
+        request = self.request
+        self.fill_tokens = request.prompt_tokens + self.tokens
+        pages = request.pages
+        if len(pages) == request.prompt_tokens // page_tokens:
+            pages = (pages + request.output_pages)[: self.fill_tokens // page_tokens]
+        return pages, min(len(pages), (self.fill_tokens - 1) // page_tokens)
+
+    def _count_steps(self) -> None:
+        self.base_tokens = self.tokens
+        self.steps = 0
+        rest = self.request.output_tokens - self.tokens
+        steps = ceil((rest - _ROUNDING) / self.accept) if rest else 0
+        while floor(self.accept * steps + _ROUNDING) < rest:
             steps += 1
         self.steps_total = steps
-        self.reported = 1
 
     def tokens_after(self, steps: int) -> int:
         """Output tokens after that many generation steps, the fraction carried along."""
-        return min(self.request.output_tokens, 1 + floor(self.accept * steps + _ROUNDING))
+        tokens = self.base_tokens + int(self.accept * steps + _ROUNDING)
+        output = self.request.output_tokens
+        return min(tokens, output)
 
-    @property
-    def context_tokens(self) -> float:
-        """Tokens in front of its next one, on average over fractional accept lengths."""
-        return self.request.prompt_tokens + 1 + self.accept * self.steps
+    def pages_for(self, steps: int, page_tokens: int, reserve_tokens: int) -> int:
+        """Pages with which the step after ``steps`` can run; its last token is not fed back yet."""
+        reached = self.request.prompt_tokens + self.tokens_after(steps) - 1 + reserve_tokens
+        return min(-(-reached // page_tokens), self.total_pages)
 
 
 @dataclass(slots=True)
 class PrefillStep:
-    """One prefill step: ``parts`` are jobs and the prompt tokens of each that it computes."""
+    """One prefill step: ``parts`` are jobs and the prompt tokens of each that it computes.
+
+    ``riders`` are running jobs that get a token in it. ``is_silent``: nobody gets a
+    token. ``quiet_until_s``: when the prompt that it cuts will be done at the earliest, once asked.
+    """
 
     start_s: float
     end_s: float
     parts: list[tuple[Job, int]]
+    riders: list[Job]
+    is_silent: bool
+    quiet_until_s: float | None = None
 
 
 class Stretch:
@@ -134,26 +197,34 @@ class Stretch:
         steps = self.finished_by(now_s)
         if self.end_of(steps) < now_s:
             steps += 1
-        if steps < self.n_steps:
-            self.n_steps = steps
-            self.end_s = self.end_of(steps)
+        self.limit(steps)
+
+    def limit(self, n_steps: int) -> None:
+        """Have at most that many steps."""
+        if n_steps < self.n_steps:
+            self.n_steps = n_steps
+            self.end_s = self.end_of(n_steps)
 
 
-def stretch_of(jobs: Iterable[Job], facts: EngineFacts, start_s: float) -> Stretch:
+def stretch_of(
+    jobs: Iterable[Job], facts: EngineFacts, start_s: float, *, slowness: float = 1.0
+) -> Stretch:
     """The generation steps until the first of ``jobs`` (at least one) has all its tokens."""
     batch = 0
     context = growth = 0.0
     n_steps: int | None = None
     for job in jobs:
         batch += 1
-        context += job.context_tokens
-        growth += job.accept
-        left = job.steps_total - job.steps
+        accept = job.accept
+        steps = job.steps
+        context += job.request.prompt_tokens + job.base_tokens + accept * steps
+        growth += accept
+        left = job.steps_total - steps
         if n_steps is None or left < n_steps:
             n_steps = left
     assert n_steps, "a stretch needs running jobs, each with a step to go"
-    first_s = facts.step_s(batch, context / batch)
-    later_s = facts.step_s(batch, (context + growth) / batch)
+    first_s = facts.step_s(batch, context / batch) * slowness
+    later_s = facts.step_s(batch, (context + growth) / batch) * slowness
     return Stretch(
         start_s,
         first_s=first_s,
@@ -162,3 +233,16 @@ def stretch_of(jobs: Iterable[Job], facts: EngineFacts, start_s: float) -> Stret
         batch=batch,
         tokens_per_step=growth,
     )
+
+
+def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve: int) -> int:
+    """Pages that running jobs lack for the step that follows ``steps`` more.
+
+    It needs ``reserve`` tokens of memory behind what is fed back, at most to a job's end.
+    """
+    lacking = 0
+    for job in jobs:
+        assert job.holding is not None, "running jobs hold pages"
+        pages = job.pages_for(job.steps + steps, page_tokens, reserve)
+        lacking += max(0, pages - job.holding.pages)
+    return lacking

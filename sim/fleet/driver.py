@@ -157,12 +157,22 @@ class FleetRun:
             has_priorities=scenario.engine.order == PRIORITY,
         )
         self._groups = [(facts_of(group), group.replicas) for group in scenario.fleet]
+        self._sample_s = scenario.duration_s / SAMPLES
+        self._n_samples = 0
+        self._begin_with(n_doors)
+        self.faults = self._make_faults()
+        self.faults.schedule(faults)
+
+    def _begin_with(self, n_doors: int) -> None:
+        """The fleet and the doors of the beginning."""
         for facts, n in self._groups:
             for _ in range(n):
                 self._add(facts, is_listening=True)
         for number in range(n_doors):
             self.doors.append(self.open_door(number))
-        self.faults = Faults(
+
+    def _make_faults(self) -> Faults:
+        return Faults(
             self.kernel,
             self.recording,
             self.checks,
@@ -173,9 +183,6 @@ class FleetRun:
             add=lambda: self._add(self._groups[0][0], is_listening=False),
             open_door=self.open_door,
         )
-        self.faults.schedule(faults)
-        self._sample_s = scenario.duration_s / SAMPLES
-        self._n_samples = 0
 
     def open_door(self, number: int) -> Door:
         """A door that knows every replica that listens, and has asked it."""

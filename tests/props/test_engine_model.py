@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from replica.hardware.profiles import profile_named
 from sim.engine.cache import Node, PrefixTree
 from sim.engine.checks import check_events, check_state, check_tree
+from sim.engine.pool import SharedPrefixes
 from sim.engine.replica_model import ReplicaModel
 from sim.engine.requests import Began, Ended, EngineRequest, Event, Progress, QueueFull
+from sim.engine.rules import ORDERS, EngineRules
 
 PAGE = 64
 FACTS = replace(
@@ -30,7 +32,7 @@ class Act:
     """One thing a driver does, ``after_s`` the one before."""
 
     after_s: float
-    kind: str  # submit, cancel, look or flush
+    kind: str  # submit, cancel, look, slow or flush
     session: int
     grown_tokens: int
     output_tokens: int
@@ -39,20 +41,40 @@ class Act:
 acts = st.builds(
     Act,
     after_s=st.one_of(st.just(0.0), st.floats(0.0, 0.05), st.floats(0.0, 2.0)),
-    kind=st.sampled_from(["submit", "submit", "submit", "submit", "cancel", "look", "flush"]),
+    kind=st.sampled_from(
+        ["submit", "submit", "submit", "submit", "submit", "cancel", "look", "slow", "flush"]
+    ),
     session=st.integers(0, 3),
     grown_tokens=st.integers(1, 600),
-    output_tokens=st.integers(1, 300),
+    output_tokens=st.one_of(st.integers(1, 300), st.integers(300, 1_200)),
+)
+
+
+rules = st.builds(
+    EngineRules,
+    order=st.sampled_from(ORDERS),
+    is_chunk_mixed=st.booleans(),
+    output_ratio=st.sampled_from([0.0, 0.7, 1.0]),  # at 0 requests have to be retracted
 )
 
 
 class Course:
     """Runs acts on a model, asking it ``1 + extra_looks`` times between any two."""
 
-    def __init__(self, *, extra_looks: int, seed: int | None, host_capacity_tokens: int) -> None:
+    def __init__(
+        self,
+        *,
+        extra_looks: int,
+        seed: int | None,
+        host_capacity_tokens: int,
+        rules: EngineRules | None = None,
+        shared: SharedPrefixes | None = None,
+    ) -> None:
         facts = replace(FACTS, host_capacity_tokens=host_capacity_tokens)
         dice = None if seed is None else Random(seed)
-        self.model = ReplicaModel(facts, max_queued_requests=3, dice=dice)
+        self.model = ReplicaModel(
+            facts, rules=rules, max_queued_requests=5, dice=dice, shared=shared
+        )
         self.extra_looks = extra_looks
         self.taken: list[EngineRequest] = []
         self.events: list[Event] = []
@@ -64,9 +86,10 @@ class Course:
         for index, act in enumerate(course):
             until_s = self.now_s + act.after_s
             for look in range(self.extra_looks):
-                self.events += self.model.advance(
-                    min(until_s, self.now_s + act.after_s * look / self.extra_looks)
-                )
+                look_s = min(until_s, self.now_s + act.after_s * look / self.extra_looks)
+                self.events += self.model.advance(look_s)
+                assert self.model.report(look_s).at_s <= look_s
+                assert self.model.prefill_left_s(look_s) >= 0.0
                 check_state(self.model)
             self.now_s = until_s
             self._do(f"r{index}", act)
@@ -87,6 +110,8 @@ class Course:
         elif act.kind == "cancel" and self.taken:
             victim = self.taken[act.grown_tokens % len(self.taken)].rid
             self.model.cancel(victim, self.now_s)
+        elif act.kind == "slow":
+            self.model.slow(1.0 + act.session, self.now_s)
         elif act.kind == "flush":
             self.model.flush(self.now_s)
         else:
@@ -103,7 +128,16 @@ class Course:
         ids = [i if i < 3 else ((act.session + 1) << 32) + i for i in range(last)]
         first = size // PAGE
         pages, output_pages = array("Q", ids[:first]), array("Q", ids[first:])
-        return EngineRequest(rid, size, act.output_tokens, pages, output_pages)
+        asked = act.output_tokens * (1 + act.grown_tokens % 3)
+        return EngineRequest(
+            rid,
+            size,
+            act.output_tokens,
+            pages,
+            output_pages,
+            priority=act.session * 15,
+            output_tokens_max=asked,
+        )
 
     def milestones(self) -> list[Event | tuple[object, ...]]:
         """All but what depends on how often the driver looks."""
@@ -121,16 +155,26 @@ class Course:
     st.sampled_from([0, 60 * PAGE]),
     st.sampled_from([None, 1]),
     st.integers(1, 7),
+    rules,
+    st.booleans(),
 )
-@settings(deadline=None, max_examples=150)
-def test_invariants_hold_and_looking_changes_nothing(
+@settings(deadline=None, max_examples=200)
+def test_invariants_hold_and_looking_changes_nothing(  # noqa: PLR0917 - hypothesis passes it
     course: list[Act],
     host_capacity_tokens: int,
     seed: int | None,
     extra_looks: int,
+    rules: EngineRules,
+    is_shared: bool,  # noqa: FBT001 - hypothesis passes it
 ) -> None:
     once, often = (
-        Course(extra_looks=looks, seed=seed, host_capacity_tokens=host_capacity_tokens)
+        Course(
+            extra_looks=looks,
+            seed=seed,
+            host_capacity_tokens=host_capacity_tokens,
+            rules=rules,
+            shared=SharedPrefixes() if is_shared else None,
+        )
         for looks in (0, extra_looks)
     )
     for each in (once, often):
@@ -187,15 +231,16 @@ def test_the_tree_agrees_with_a_set_of_pages(steps: list[tuple[str, int, int]]) 
     locks: list[tuple[Node, array[int]]] = []
     for kind, branch, count in steps:
         pages = pages_of(branch, count)
-        have, _ = tree.match(pages, count)
+        found = tree.match(pages, count)
+        have = found.at
         assert have == next((i for i, page in enumerate(pages) if page not in held), count)
         if kind == "add":
-            node, added = tree.extend(tree.lock(pages, have), pages, have, count)
+            node, added = tree.extend(tree.lock(found), pages, have, count)
             assert added == count - have
             held |= set(pages)
             tree.unlock(node)
         elif kind == "lock":
-            locks.append((tree.lock(pages, have), pages[:have]))
+            locks.append((tree.lock(found), pages[:have]))
         elif kind == "unlock" and locks:
             tree.unlock(locks.pop(branch % len(locks))[0])
         elif kind == "evict":

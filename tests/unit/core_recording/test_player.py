@@ -89,7 +89,9 @@ def test_a_record_that_cannot_follow_is_an_error(row: Record, said: str) -> None
 
 
 def test_a_policy_that_is_gone_is_named() -> None:
-    with pytest.raises(RecordingError, match=r"policy: 'nearest' is not known; choose one of .*home"):
+    with pytest.raises(
+        RecordingError, match=r"policy: 'nearest' is not known; choose one of .*home"
+    ):
         Player(Header("x", "nearest", 1, CoreParameters(), 1))
 
 

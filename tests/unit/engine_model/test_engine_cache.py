@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 
-from sim.engine.cache import PrefixTree
+from sim.engine.cache import Match, Node, PrefixTree
 from sim.engine.checks import check_tree
 
 
@@ -16,20 +16,27 @@ def run_of(name: int, count: int, *, shared: int = 0) -> array[int]:
 
 
 def add(tree: PrefixTree, pages: array[int]) -> None:
-    have, _ = tree.match(pages, len(pages))
-    node, added = tree.extend(tree.lock(pages, have), pages, have, len(pages))
-    assert added == len(pages) - have
+    found = tree.match(pages, len(pages))
+    node, added = tree.extend(tree.lock(found), pages, found.at, len(pages))
+    assert added == len(pages) - found.at
     tree.unlock(node)
     check_tree(tree)
 
 
 def held(tree: PrefixTree, pages: array[int]) -> int:
-    return tree.match(pages, len(pages))[0]
+    return tree.match(pages, len(pages)).at
+
+
+def pin(tree: PrefixTree, pages: array[int], count: int) -> Node:
+    """Lock the first ``count`` of these pages, all of which are held."""
+    found = tree.match(pages, count)
+    assert found.at == count
+    return tree.lock(found)
 
 
 def test_an_empty_tree_holds_nothing() -> None:
     tree = PrefixTree()
-    assert tree.match(run_of(1, 5), 5) == (0, 0)
+    assert held(tree, run_of(1, 5)) == 0
     assert tree.evict(3) == 0
 
 
@@ -47,8 +54,8 @@ def test_a_match_ends_where_the_prompts_part(shared: int) -> None:
 def test_a_match_stops_at_its_limit() -> None:
     tree = PrefixTree()
     add(tree, run_of(1, 8))
-    assert tree.match(run_of(1, 8), 7) == (7, 7)
-    assert tree.match(run_of(1, 20), 20) == (8, 8)
+    assert tree.match(run_of(1, 8), 7).at == 7
+    assert tree.match(run_of(1, 20), 20).at == 8
 
 
 def test_a_session_that_grows_stays_one_run() -> None:
@@ -62,8 +69,8 @@ def test_a_session_that_grows_stays_one_run() -> None:
 def test_a_run_that_another_holds_is_not_grown_in_place() -> None:
     tree = PrefixTree()
     add(tree, run_of(1, 4))
-    first = tree.lock(run_of(1, 4), 4)
-    second, added = tree.extend(tree.lock(run_of(1, 4), 4), run_of(1, 6), 4, 6)
+    first = pin(tree, run_of(1, 4), 4)
+    second, added = tree.extend(pin(tree, run_of(1, 4), 4), run_of(1, 6), 4, 6)
     assert added == 2
     assert second is not first
     tree.unlock(second)
@@ -76,7 +83,7 @@ def test_a_run_that_another_holds_is_not_grown_in_place() -> None:
 
 def test_pages_found_on_the_way_are_shared() -> None:
     tree = PrefixTree()
-    mine = tree.lock(run_of(1, 6), 0)
+    mine = pin(tree, run_of(1, 6), 0)
     add(tree, run_of(1, 4))
     mine, added = tree.extend(mine, run_of(1, 6), 0, 6)
     assert added == 2
@@ -90,7 +97,7 @@ def test_eviction_takes_whole_runs_from_the_coldest_end() -> None:
     names = (1, 2, 3)
     for name in names:
         add(tree, run_of(name, 10, shared=4))
-    tree.touch(run_of(1, 10, shared=4), 10)
+    tree.unlock(pin(tree, run_of(1, 10, shared=4), 10))
     assert tree.evict(4) == 6
     assert [held(tree, run_of(name, 10, shared=4)) for name in names] == [10, 4, 10]
     assert tree.evict(6) == 6
@@ -107,7 +114,7 @@ def test_what_was_added_at_once_is_dropped_at_once() -> None:
         add(tree, run_of(1, n_pages))
     assert tree.evict(1) == 6
     assert held(tree, run_of(1, 20)) == 14
-    tree.unlock(tree.lock(run_of(1, 20), 12))
+    tree.unlock(pin(tree, run_of(1, 20), 12))
     assert tree.evict(1) == 2
     assert tree.evict(1) == 2
     assert held(tree, run_of(1, 20)) == 10
@@ -118,9 +125,9 @@ def test_pinned_pages_survive_eviction_with_all_above_them() -> None:
     tree = PrefixTree()
     add(tree, run_of(1, 10, shared=4))
     add(tree, run_of(2, 10, shared=4))
-    node = tree.lock(run_of(1, 10, shared=4), 7)
+    node = pin(tree, run_of(1, 10, shared=4), 7)
     assert tree.pinned_pages == 7
-    assert tree.match(run_of(1, 10, shared=4), 10) == (10, 3)
+    assert held(tree, run_of(1, 10, shared=4)) == 10
     assert tree.evict(100) == 9
     assert held(tree, run_of(1, 10, shared=4)) == 7
     tree.unlock(node)
@@ -132,7 +139,7 @@ def test_pinned_pages_survive_eviction_with_all_above_them() -> None:
 def test_unlocking_too_often_is_noticed() -> None:
     tree = PrefixTree()
     add(tree, run_of(1, 4))
-    node = tree.lock(run_of(1, 4), 4)
+    node = pin(tree, run_of(1, 4), 4)
     tree.unlock(node)
     with pytest.raises(AssertionError, match="unlocked more often"):
         tree.unlock(node)
@@ -141,7 +148,7 @@ def test_unlocking_too_often_is_noticed() -> None:
 def test_clear_forgets_all_but_refuses_while_pinned() -> None:
     tree = PrefixTree()
     add(tree, run_of(1, 4))
-    node = tree.lock(run_of(1, 4), 2)
+    node = pin(tree, run_of(1, 4), 2)
     with pytest.raises(AssertionError, match="2 pages are pinned"):
         tree.clear()
     tree.unlock(node)
@@ -149,3 +156,46 @@ def test_clear_forgets_all_but_refuses_while_pinned() -> None:
     check_tree(tree)
     assert held(tree, run_of(1, 4)) == 0
     assert tree.evict(1) == 0
+
+
+def is_current(found: Match) -> bool:
+    return found.version == found.node.version
+
+
+def test_a_match_is_current_until_its_end_changes() -> None:
+    tree = PrefixTree()
+    add(tree, run_of(1, 10))
+    pages = run_of(1, 20)
+    found = tree.match(pages, 20)
+    add(tree, run_of(2, 10))
+    assert is_current(found)
+    add(tree, run_of(1, 12))
+    assert not is_current(found)
+    found = tree.match(pages, 20)
+    tree.unlock(pin(tree, pages, 5))
+    assert not is_current(found)
+    found = tree.match(pages, 20)
+    assert (found.at, is_current(found)) == (12, True)
+    tree.evict(1)
+    tree.evict(1)
+    assert not is_current(found)
+
+
+def test_a_match_of_nothing_is_current_until_something_comes() -> None:
+    tree = PrefixTree()
+    found = tree.match(run_of(1, 20), 20)
+    assert is_current(found)
+    add(tree, run_of(1, 1))
+    assert not is_current(found)
+    found = tree.match(run_of(2, 20), 20)
+    tree.clear()
+    assert not is_current(found)
+
+
+def test_a_stale_match_is_not_locked() -> None:
+    tree = PrefixTree()
+    add(tree, run_of(1, 4))
+    found = tree.match(run_of(1, 4), 4)
+    tree.evict(4)
+    with pytest.raises(AssertionError, match="4: a match goes past an evicted page"):
+        tree.lock(found)

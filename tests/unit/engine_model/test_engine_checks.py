@@ -41,7 +41,7 @@ def test_lost_pins_are_noticed() -> None:
 def test_an_overfull_pool_is_noticed() -> None:
     model = model_at_work()
     model.pool.capacity_pages = 100
-    with pytest.raises(AssertionError, match="1: 321 pages admitted"):
+    with pytest.raises(AssertionError, match="2: 313 pages of 100 on the device"):
         check_state(model)
 
 

@@ -1,4 +1,4 @@
-"""The device pool with its host tier: admission, allocation, storing, releasing."""
+"""The device pool with its host tier: pinning, loading, allocation, storing, releasing."""
 
 from __future__ import annotations
 
@@ -7,72 +7,75 @@ from array import array
 import pytest
 
 from sim.engine.checks import check_tree
-from sim.engine.pool import Holding, HostTier, KvPool
+from sim.engine.pool import Holding, HostTier, KvPool, SharedPrefixes
 
 
 def run_of(name: int, count: int) -> array[int]:
     return array("Q", [(name << 32) + i for i in range(count)])
 
 
-def serve(pool: KvPool, pages: array[int], *, private: int = 1) -> Holding:
-    """Admit a request of these pages, compute and release it."""
-    holding = pool.admit(pages, len(pages) - 1, len(pages) + private)
-    assert holding is not None
-    pool.allocate(holding, holding.reserved)
-    pool.store(holding, pages, len(pages))
-    pool.release(holding)
+def pool_of(capacity_pages: int, host_pages: int = 0) -> KvPool:
+    return KvPool(capacity_pages=capacity_pages, host=HostTier(host_pages))
+
+
+def found(pool: KvPool, pages: array[int]) -> int:
+    return pool.find(pages, len(pages)).matched
+
+
+def admit(pool: KvPool, pages: array[int]) -> Holding:
+    """Pin what is cached of all pages but the last, and load it."""
+    holding = pool.pin(pool.find(pages, len(pages) - 1))
+    pool.load(holding, pages)
     return holding
 
 
-def test_what_is_admitted_fits_the_pool() -> None:
-    pool = KvPool(capacity_pages=10, host_pages=0)
-    first = pool.admit(run_of(1, 5), 4, 6)
-    assert first is not None
-    assert pool.admit(run_of(2, 5), 4, 5) is None
-    assert pool.reserved_pages == 6
-    second = pool.admit(run_of(2, 4), 3, 4)
-    assert second is not None
-    pool.release(first)
-    pool.release(second)
-    assert (pool.reserved_pages, pool.used_pages) == (0, 0)
+def serve(pool: KvPool, pages: array[int], *, private: int = 1) -> Holding:
+    """Admit a request of these pages, compute and release it."""
+    holding = admit(pool, pages)
+    pool.allocate(holding, len(pages) + private - holding.pages)
+    pool.store(holding, pages, holding.stored, len(pages))
+    pool.release(holding)
+    check_tree(pool.tree)
+    return holding
 
 
 def test_shared_pages_count_once() -> None:
-    pool = KvPool(capacity_pages=10, host_pages=0)
+    pool = pool_of(10)
     serve(pool, run_of(1, 6))
-    holdings = [pool.admit(run_of(1, 6), 5, 7) for _ in range(3)]
-    assert [holding is not None for holding in holdings] == [True, True, False]
-    assert pool.used_pages == 5
-    assert pool.reserved_pages == 4
+    holdings = [admit(pool, run_of(1, 6)) for _ in range(3)]
+    assert [holding.device_pages for holding in holdings] == [5, 5, 5]
+    assert (pool.used_pages, pool.room_pages) == (5, 5)
+    for holding in holdings:
+        pool.allocate(holding, 1)
+    assert (pool.used_pages, pool.room_pages) == (8, 2)
 
 
 def test_cached_runs_make_room_only_as_far_as_needed() -> None:
-    pool = KvPool(capacity_pages=10, host_pages=0)
+    pool = pool_of(10)
     for n_pages in (4, 6, 8):
         serve(pool, run_of(1, n_pages))
-    holding = pool.admit(run_of(2, 3), 2, 4)
-    assert holding is not None
+    holding = admit(pool, run_of(2, 3))
     pool.allocate(holding, 2)
-    assert pool.match(run_of(1, 8), 8) == 8
+    assert found(pool, run_of(1, 8)) == 8
     pool.allocate(holding, 1)
-    assert pool.match(run_of(1, 8), 8) == 6
+    assert found(pool, run_of(1, 8)) == 6
     pool.allocate(holding, 1)
-    assert pool.match(run_of(1, 8), 8) == 6
+    assert found(pool, run_of(1, 8)) == 6
 
 
 def test_a_prefix_evicted_from_the_device_comes_back_from_the_host() -> None:
-    pool = KvPool(capacity_pages=10, host_pages=100)
+    pool = pool_of(10, 100)
     serve(pool, run_of(1, 8))
     serve(pool, run_of(2, 8))
-    assert pool.tree.match(run_of(1, 8), 8)[0] < 8
-    device = pool.tree.match(run_of(1, 8), 8)[0]
-    assert pool.match(run_of(1, 8), 8) == 8
+    device = pool.tree.match(run_of(1, 8), 8).at
+    assert device < found(pool, run_of(1, 8)) == 8
     holding = serve(pool, run_of(1, 8))
     assert (holding.device_pages, holding.host_pages) == (device, 7 - device)
+    assert pool.loaded_pages == 7 - device
 
 
 def test_without_a_host_tier_it_does_not() -> None:
-    pool = KvPool(capacity_pages=10, host_pages=0)
+    pool = pool_of(10)
     serve(pool, run_of(1, 8))
     serve(pool, run_of(2, 8))
     assert serve(pool, run_of(1, 8)).host_pages == 0
@@ -80,44 +83,93 @@ def test_without_a_host_tier_it_does_not() -> None:
 
 
 def test_pages_that_another_stored_meanwhile_are_freed() -> None:
-    pool = KvPool(capacity_pages=20, host_pages=0)
-    slow = pool.admit(run_of(1, 5), 4, 6)
-    assert slow is not None
+    pool = pool_of(20, 20)
+    slow = admit(pool, run_of(1, 5))
     pool.allocate(slow, 6)
     serve(pool, run_of(1, 5))
     assert pool.used_pages == 6
-    pool.store(slow, run_of(1, 5), 5)
+    pool.store(slow, run_of(1, 5), 0, 5)
     assert (pool.used_pages, pool.private_pages, pool.tree.n_pages) == (6, 1, 5)
+    assert slow.host_stored == 5
 
 
-def test_more_than_was_reserved_is_not_allocated() -> None:
-    pool = KvPool(capacity_pages=20, host_pages=0)
-    holding = pool.admit(run_of(1, 5), 4, 6)
-    assert holding is not None
-    with pytest.raises(AssertionError, match="7 pages of 6 reserved"):
-        pool.allocate(holding, 7)
+def test_more_than_the_pool_is_not_allocated() -> None:
+    pool = pool_of(20)
+    holding = admit(pool, run_of(1, 5))
+    with pytest.raises(AssertionError, match="2: pool overcommitted: 0 of 1 evicted"):
+        pool.allocate(holding, 21)
+
+
+def test_more_than_was_allocated_is_not_stored() -> None:
+    pool = pool_of(20)
+    holding = admit(pool, run_of(1, 5))
+    pool.allocate(holding, 4)
+    with pytest.raises(AssertionError, match="1: 5 pages stored of 4 allocated"):
+        pool.store(holding, run_of(1, 5), 0, 5)
 
 
 def test_the_host_tier_evicts_for_itself() -> None:
-    host = HostTier(10)
-    for name in (1, 2):
-        host.put(run_of(name, 5), 5)
-    host.put(run_of(1, 5), 5)
-    host.put(run_of(3, 3), 3)
-    assert [host.match(run_of(name, 5), 5) for name in (1, 2, 3)] == [5, 0, 3]
-    check_tree(host.tree)
+    pool = pool_of(4, 10)
+    for name, count in ((1, 4), (2, 4), (1, 4), (3, 3)):
+        serve(pool, run_of(name, count), private=0)
+    host = pool.host.tree
+    assert [host.match(run_of(name, 4), 4).at for name in (1, 2, 3)] == [4, 0, 3]
+    check_tree(host)
 
 
-def test_the_host_tier_keeps_what_fits_of_a_long_prompt() -> None:
-    host = HostTier(10)
-    host.put(run_of(1, 30), 30)
-    assert host.match(run_of(1, 30), 30) == 10
-    host.put(run_of(2, 4), 4)
-    assert host.match(run_of(1, 30), 30) == 0
+def test_what_a_request_uses_stays_in_the_host_tier() -> None:
+    pool = pool_of(30, 10)
+    holding = admit(pool, run_of(1, 6))
+    pool.allocate(holding, 6)
+    pool.store(holding, run_of(1, 6), 0, 6)
+    serve(pool, run_of(2, 8))
+    host = pool.host.tree
+    assert [host.match(run_of(name, 8), 8).at for name in (1, 2)] == [6, 4]
+    pool.release(holding)
+    serve(pool, run_of(3, 10))
+    assert [host.match(run_of(name, 10), 10).at for name in (1, 2, 3)] == [0, 0, 10]
+
+
+def test_output_goes_on_where_the_prompt_ended() -> None:
+    pool = pool_of(20, 20)
+    holding = admit(pool, run_of(1, 5))
+    pool.allocate(holding, 8)
+    pool.store(holding, run_of(1, 5), 0, 5)
+    output = run_of(1, 9)[5:]
+    pool.store(holding, output, 0, 2)
+    pool.store(holding, output, 2, 3)
+    pool.release(holding)
+    assert pool.tree.match(run_of(1, 9), 9).at == pool.host.tree.match(run_of(1, 9), 9).at == 8
 
 
 def test_clear_forgets_both_tiers() -> None:
-    pool = KvPool(capacity_pages=10, host_pages=100)
+    pool = pool_of(10, 100)
     serve(pool, run_of(1, 8))
     pool.clear()
-    assert pool.match(run_of(1, 8), 8) == 0
+    assert found(pool, run_of(1, 8)) == 0
+
+
+def test_shared_prefixes_are_everybodys_at_no_cost() -> None:
+    shared = SharedPrefixes()
+    first, second = (KvPool(capacity_pages=10, host=shared) for _ in range(2))
+    serve(first, run_of(1, 8))
+    serve(first, run_of(2, 8))
+    holding = admit(second, run_of(1, 8))
+    assert (holding.device_pages, holding.host_pages, second.loaded_pages) == (7, 0, 0)
+    assert second.used_pages == 7
+    second.release(holding)
+    first.clear()
+    assert found(first, run_of(2, 8)) == 8
+    assert shared.tree.n_pages == 16
+
+
+def test_a_look_up_follows_what_happens() -> None:
+    pool = pool_of(10, 30)
+    lookup = pool.find(run_of(1, 8), 8)
+    assert lookup.matched == 0
+    serve(pool, run_of(1, 6))
+    assert pool.look(lookup) == 6
+    serve(pool, run_of(2, 8))
+    assert (pool.look(lookup), lookup.device.at, lookup.host.at) == (6, 0, 6)
+    serve(pool, run_of(1, 8))
+    assert (pool.look(lookup), lookup.device.at) == (8, 8)

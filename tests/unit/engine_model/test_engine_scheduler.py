@@ -9,6 +9,7 @@ import pytest
 
 from replica.hardware.profiles import profile_named
 from sim.engine.requests import Began, EngineRequest
+from sim.engine.rules import EngineRules
 from sim.engine.scheduler import Scheduler
 from sim.engine.stretch import PrefillStep, Stretch
 
@@ -39,7 +40,7 @@ def start(scheduler: Scheduler, *requests: EngineRequest) -> None:
 
 
 def test_a_chunk_is_filled_up_and_cut_at_a_page() -> None:
-    scheduler = Scheduler(FACTS, None)
+    scheduler = Scheduler(FACTS, EngineRules())
     start(scheduler, request("a", 1_500), request("b", 100), request("c", 900), request("d", 50))
     seen = [parts_of(scheduler)]
     while isinstance(scheduler.step, PrefillStep):
@@ -47,13 +48,13 @@ def test_a_chunk_is_filled_up_and_cut_at_a_page() -> None:
         to_next_step(scheduler)
     assert seen[1:] == [
         [("a", 1_024)],
-        [("a", 476), ("b", 100), ("c", 448)],
-        [("c", 452), ("d", 50)],
+        [("a", 476), ("b", 100), ("c", 384)],  # a prompt's last page is charged in full
+        [("c", 516), ("d", 50)],
     ]
 
 
 def test_less_than_a_page_of_budget_is_left_unused() -> None:
-    scheduler = Scheduler(FACTS, None)
+    scheduler = Scheduler(FACTS, EngineRules())
     start(scheduler, request("a", 1_024 + 1_000), request("b", 30))
     to_next_step(scheduler)
     assert parts_of(scheduler) == [("a", 1_000)]
@@ -62,7 +63,7 @@ def test_less_than_a_page_of_budget_is_left_unused() -> None:
 
 
 def test_a_step_costs_what_its_parts_cost_together() -> None:
-    scheduler = Scheduler(FACTS, None)
+    scheduler = Scheduler(FACTS, EngineRules())
     start(scheduler, request("a", 1_500), request("b", 100))
     before_s = to_next_step(scheduler)
     duration_s = to_next_step(scheduler) - before_s
@@ -70,7 +71,7 @@ def test_a_step_costs_what_its_parts_cost_together() -> None:
 
 
 def test_an_arrival_is_taken_at_the_end_of_the_step_in_progress() -> None:
-    scheduler = Scheduler(FACTS, None)
+    scheduler = Scheduler(FACTS, EngineRules())
     start(scheduler, request("a", 500, 1_000))
     begun_s = to_next_step(scheduler)
     assert isinstance(scheduler.step, Stretch)
@@ -84,7 +85,7 @@ def test_an_arrival_is_taken_at_the_end_of_the_step_in_progress() -> None:
 
 
 def test_an_arrival_behind_a_blocked_one_changes_nothing() -> None:
-    scheduler = Scheduler(replace(FACTS, max_running_requests=1), None)
+    scheduler = Scheduler(replace(FACTS, max_running_requests=1), EngineRules())
     start(scheduler, request("a", 500, 1_000), request("b", 300))
     to_next_step(scheduler)
     step = scheduler.step
@@ -96,22 +97,22 @@ def test_an_arrival_behind_a_blocked_one_changes_nothing() -> None:
 
 
 def test_an_aborted_job_leaves_at_the_end_of_the_step() -> None:
-    scheduler = Scheduler(FACTS, None)
+    scheduler = Scheduler(FACTS, EngineRules())
     start(scheduler, request("a", 500, 1_000))
     begun_s = to_next_step(scheduler)
     scheduler.enqueue(request("b", 5_000), begun_s)
     now_s = begun_s + 0.001
     scheduler.run(now_s)
     scheduler.abort(scheduler.jobs["a"], now_s)
-    assert scheduler.n_admitted == 2
+    assert len(scheduler.admitted()) == 2
     to_next_step(scheduler)
-    assert scheduler.n_admitted == 1
+    assert len(scheduler.admitted()) == 1
     assert scheduler.decoding == []
 
 
 def test_a_host_load_is_paid_once_before_the_first_chunk() -> None:
     facts = replace(FACTS, capacity_tokens=64 * 64)
-    scheduler = Scheduler(facts, None)
+    scheduler = Scheduler(facts, EngineRules())
     start(scheduler, request("a", 3_000, 10), request("b", 3_000, 10))
     while scheduler.step is not None:
         to_next_step(scheduler)

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from replica.hardware.profiles import profile_named
+from sim.engine.pool import HostTier, KvPool
 from sim.engine.requests import EngineRequest
 from sim.engine.stretch import Job, Stretch, stretch_of
 
@@ -14,8 +15,10 @@ FACTS = profile_named("b200-tp4-fp8")
 
 
 def running(prompt_tokens: int, output_tokens: int, *, accept: float = 5.84) -> Job:
-    job = Job(EngineRequest("r", prompt_tokens, output_tokens), uncached_tokens=prompt_tokens)
-    job.begin(accept)
+    request = EngineRequest("r", prompt_tokens, output_tokens)
+    found = KvPool(capacity_pages=1, host=HostTier(0)).find(request.pages, 0)
+    job = Job(request, found, total_pages=1, accept=accept)
+    job.begin()
     return job
 
 
@@ -79,3 +82,13 @@ def test_a_stretch_lasts_until_the_first_job_is_done() -> None:
     assert stretch.end_of(1) - 7.0 == pytest.approx(FACTS.step_s(3, mean))
     fifth = stretch.end_of(5) - stretch.end_of(4)
     assert fifth == pytest.approx(FACTS.step_s(3, mean + 4 * 5.84))
+
+
+def test_a_token_on_the_way_leaves_fewer_steps() -> None:
+    job = running(1_000, 147)
+    assert job.steps_total == 25
+    for _ in range(5):
+        job.ride()
+    assert (job.tokens, job.steps_total) == (6, 25)
+    job.ride()
+    assert (job.tokens, job.steps_total, job.tokens_after(24)) == (7, 24, 147)

@@ -30,8 +30,9 @@ def request(
 
 def end_of_step(model: ReplicaModel) -> float:
     """Let the step in progress end; when it did."""
-    at_s = model.next_at()
-    assert at_s is not None
+    step = model.schedule.step
+    assert step is not None
+    at_s = step.end_s
     model.advance(at_s)
     return at_s
 
@@ -51,6 +52,7 @@ def test_before_anything_happened_there_is_nothing() -> None:
 def test_an_idle_engine_tells_all_the_time() -> None:
     model = ReplicaModel(FACTS)
     model.submit(request("a", 1_000, 20), 0.0)
+    ended_s = 0.0
     while model.next_at() is not None:
         ended_s = end_of_step(model)
     assert model.report(ended_s).at_s == ended_s

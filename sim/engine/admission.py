@@ -1,0 +1,271 @@
+"""Who is admitted to a prefill step, and how much of each prompt it computes.
+
+One pass, as SGLang 0.5.23's ``PrefillAdder`` (``managers/schedule_policy.py``) and
+``_get_new_batch_prefill_raw`` (``managers/scheduler.py``) make it: the prompt that was cut goes on, then
+waiting ones follow in their order until the chunk, the running limit or the memory is used up. Memory is
+what can be freed less what the running requests will probably still generate. Where that guess was too
+low, requests are retracted. A pass that met a limit is not repeated before a request has left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from sim.engine.orders import QUEUES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replica.hardware.profiles import EngineFacts
+    from sim.engine.pool import KvPool
+    from sim.engine.reporting import Totals
+    from sim.engine.rules import EngineRules
+    from sim.engine.stretch import Job
+
+    Part = tuple[Job, int]
+
+
+class Running(Protocol):
+    """The jobs that generate, of which some may be sent back to wait."""
+
+    decoding: list[Job]
+
+    def retract(self, job: Job) -> None:
+        """Free all that the job holds and let it wait again."""
+
+
+class OutputGuess:
+    """Which share of what requests may still generate they will (``NewTokenRatioTracker``)."""
+
+    def __init__(self, rules: EngineRules) -> None:
+        self._rules = rules
+        self._floor = rules.output_ratio * rules.output_ratio_floor
+        self._decay = (rules.output_ratio - self._floor) / rules.decay_steps
+        self.ratio = rules.output_ratio
+
+    def decay(self, n_steps: int) -> None:
+        """That many generation steps went well."""
+        if self.ratio != self._floor:
+            self.ratio = max(self._floor, self.ratio - self._decay * n_steps)
+
+    def reset(self) -> None:
+        """The engine fell idle."""
+        self.ratio = self._rules.output_ratio
+
+    def retracted(self, left: list[Job]) -> None:
+        """Requests were sent back; ``left`` are those that go on."""
+        tokens = sum(job.tokens for job in left) + self._rules.retract_steps * len(left)
+        asked = sum(job.output_tokens_max for job in left)
+        self.ratio = min(1.0, tokens / (asked + 1))
+
+
+class _Pass:
+    """What one pass has left: ``chunk`` tokens to compute, and memory beside the ``offset`` tokens."""
+
+    __slots__ = ("_page", "_pool", "chunk", "offset", "parts")
+
+    def __init__(self, pool: KvPool, page_tokens: int, *, chunk: int, offset: float) -> None:
+        self._pool = pool
+        self._page = page_tokens
+        self.chunk = chunk
+        self.offset = offset
+        self.parts: list[Part] = []
+
+    @property
+    def remaining(self) -> float:
+        """Tokens of memory that nobody is expected to need."""
+        return self._pool.room_pages * self._page - self.offset
+
+    def add(self, job: Job, n_tokens: int, output_tokens: int) -> None:
+        """Compute ``n_tokens`` of a job, of which ``output_tokens`` are expected to follow."""
+        page = self._page
+        charge = -(-n_tokens // page) * page
+        self.chunk -= charge
+        self.offset += charge + page + output_tokens
+        self.parts.append((job, n_tokens))
+
+
+class Admission:
+    """The waiting requests and the way from there into prefill steps.
+
+    ``partial`` is the job whose prompt the step in progress cuts. ``is_full``: the last pass met a limit
+    that only a request's leaving changes (``batch_is_full``).
+    """
+
+    def __init__(self, facts: EngineFacts, rules: EngineRules, pool: KvPool) -> None:
+        self.waiting = QUEUES[rules.order](pool, facts.page_tokens)
+        self.partial: Job | None = None
+        self.is_full = False
+        self.guess = OutputGuess(rules)
+        self._free_slots_min = rules.free_slots_for(
+            facts.max_running_requests, has_draft=facts.verify_tokens > 1
+        )
+        self._facts = facts
+        self._rules = rules
+        self._pool = pool
+
+    def form(self, running: Running, totals: Totals) -> list[Part]:
+        """The parts of the next prefill step: jobs and how many tokens of each; empty if there is none."""
+        cut = self.partial
+        waiting = self.waiting
+        decoding = running.decoding
+        if cut is None:
+            if self.is_full or not waiting.jobs:
+                return []
+            if self._has_too_few_slots(len(decoding)):
+                self.is_full = True
+                return []
+        waiting.arrange()
+        ahead = self._begin_pass(decoding)
+        if cut is not None:
+            self._continue(cut, ahead, running)
+        if not self.is_full:
+            self._take_waiting(ahead, running, totals)
+        if not ahead.parts and decoding:
+            self.is_full = True
+        return ahead.parts
+
+    def _has_too_few_slots(self, n_running: int) -> bool:
+        """Is no prompt to be let in beside so many (``should_delay`` and the running limit)?"""
+        free = self._facts.max_running_requests - n_running
+        if free <= 0:
+            return not self.waiting.is_preemptive
+        return n_running > 0 and free < self._free_slots_min
+
+    def make_room(self, running: Running, has_room: Callable[[], bool]) -> None:
+        """Retract running jobs until their next step has memory (``retract_decode``)."""
+        order = retraction_order(running.decoding)
+        while not has_room():
+            assert len(order) > 1, "2: a request that was taken fits the pool alone"
+            running.retract(order.pop())
+        self.guess.retracted(running.decoding)
+        self.is_full = False
+
+    def _begin_pass(self, decoding: list[Job]) -> _Pass:
+        n_mixed = len(decoding) if self._rules.is_chunk_mixed else 0
+        offset = n_mixed + sum(map(self._expected, decoding)) * self.guess.ratio
+        return _Pass(
+            self._pool,
+            self._facts.page_tokens,
+            chunk=self._facts.chunk_tokens - n_mixed,
+            offset=offset,
+        )
+
+    def _expected(self, job: Job) -> int:
+        """The most a job may still generate, clipped."""
+        left = job.output_tokens_max - job.tokens
+        clip = self._rules.output_clip_tokens
+        return min(left, clip)
+
+    def _continue(self, job: Job, ahead: _Pass, running: Running) -> None:
+        """Go on with the prompt that was cut (``add_chunked_req``)."""
+        page = self._facts.page_tokens
+        left = job.fill_tokens - job.computed_tokens
+        budget = ahead.chunk
+        remaining = int(ahead.remaining)
+        if 0 < remaining < budget:
+            budget = remaining
+        limit = self.waiting.chunk_limit(left, ahead.chunk)
+        if limit is not None and limit < budget:
+            budget = limit
+        budget = min(budget, self._room_for(job, running))
+        n_tokens = left if left <= budget else max(page, budget // page * page)
+        is_cut = n_tokens < left
+        self.partial = job if is_cut else None
+        ahead.add(job, n_tokens, 0 if is_cut else self._expected(job))
+
+    def _room_for(self, job: Job, running: Running) -> int:
+        """Tokens of its prompt for which there is memory, at least a page: others make room for it.
+
+        Guesses can be too low; SGLang fails then.
+        """
+        holding = job.holding
+        assert holding is not None, "a prompt that was cut holds pages"
+        page = self._facts.page_tokens
+        while True:
+            tokens = (holding.pages + self._pool.room_pages) * page - job.computed_tokens
+            if tokens >= page or not running.decoding:
+                return tokens
+            running.retract(retraction_order(running.decoding)[-1])
+
+    def _take_waiting(self, ahead: _Pass, running: Running, totals: Totals) -> None:
+        """Admit waiting jobs in their order until one is refused."""
+        waiting = self.waiting
+        slots = self._facts.max_running_requests
+        while ahead.chunk > 0 and waiting.jobs:
+            job = waiting.jobs[0]
+            if len(ahead.parts) >= slots - len(running.decoding) and not (
+                waiting.is_preemptive and self._preempt_for(job, ahead, running)
+            ):
+                self.is_full = True
+                return
+            if not self._admit(job, ahead, has_running=bool(running.decoding), totals=totals):
+                return
+            if ahead.remaining <= 0:
+                self.is_full = True
+                return
+
+    def _admit(self, job: Job, ahead: _Pass, *, has_running: bool, totals: Totals) -> bool:
+        """Take a waiting job into the pool and the step (``add_one_req``); False if it may not.
+
+        Alone it may always: what was submitted fits an empty pool.
+        """
+        facts, pool = self._facts, self._pool
+        page = facts.page_tokens
+        holding = pool.pin(job.lookup)
+        output_tokens = self._expected(job)
+        needed = job.fill_tokens - holding.stored * page + output_tokens + page
+        if needed >= ahead.remaining and (has_running or ahead.parts):
+            pool.release(holding)
+            self.is_full = True
+            return False
+        n_tokens = job.fill_tokens - job.lookup.matched * page
+        is_cut = -(-n_tokens // page) * page > ahead.chunk
+        if is_cut:
+            n_tokens = ahead.chunk // page * page
+            if n_tokens <= 0 or self.partial is not None:  # only one unfinished prompt is tracked
+                pool.release(holding)
+                return False
+            self.partial = job
+        self.waiting.remove(job)
+        host_pages = pool.load(holding, job.lookup.pages)
+        found = job.lookup.device
+        assert holding.stored == job.lookup.matched, "7: cached pages are not on the device"
+        assert pool.host.is_shared or holding.device_pages == found.at, (
+            "7: host pages counted as HBM"
+        )
+        job.holding = holding
+        job.computed_tokens = holding.stored * page
+        job.host_load_s = host_pages * page * facts.host_load_s_per_token
+        totals.prompt_tokens += job.fill_tokens
+        totals.cached_tokens += job.computed_tokens
+        totals.host_tokens += host_pages * page
+        ahead.add(job, n_tokens, 0 if is_cut else output_tokens)
+        return True
+
+    def _preempt_for(self, job: Job, ahead: _Pass, running: Running) -> bool:
+        """Send running jobs of far lower priority back until this one fits (``preempt_to_schedule``)."""
+        lowest = sorted(
+            running.decoding, key=lambda other: (other.request.priority, -other.queued_serial)
+        )
+        matched = job.lookup.matched * self._facts.page_tokens
+        missing = job.fill_tokens - matched + self._expected(job) - ahead.remaining
+        victims: list[Job] = []
+        for other in lowest:
+            if job.request.priority - other.request.priority <= self._rules.preemption_threshold:
+                break
+            victims.append(other)
+            missing -= self._expected(other) * self.guess.ratio
+            if missing <= 0:
+                break
+        if not victims or missing > 0:
+            return False
+        for victim in victims:
+            ahead.offset -= self._expected(victim) * self.guess.ratio
+            running.retract(victim)
+        return True
+
+
+def retraction_order(jobs: list[Job]) -> list[Job]:
+    """Whom to keep longest first: most output, then the shorter prompt (``length_key``)."""
+    return sorted(jobs, key=lambda job: (job.tokens, -job.request.prompt_tokens), reverse=True)
