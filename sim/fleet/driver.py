@@ -154,6 +154,7 @@ class FleetRun:
             self.recording,
             self.checks,
             self.clients,
+            asked_tokens=scenario.workload.output_tokens_asked,
             has_priorities=scenario.engine.order == PRIORITY,
         )
         self._groups = [(facts_of(group), group.replicas) for group in scenario.fleet]
@@ -274,7 +275,9 @@ class FleetRun:
         engine = self.scenario.engine
         return ReplicaModel(
             facts,
-            rules=EngineRules(order=engine.order, is_chunk_mixed=engine.is_chunk_mixed),
+            rules=EngineRules(
+                order=engine.order, is_chunk_mixed=engine.is_chunk_mixed, min_free_slots=None
+            ),
             max_queued_requests=engine.max_queued_requests,
             dice=stream(self._seed, f"engine/{index}"),
             shared=self._shared,

@@ -43,6 +43,7 @@ _REJECTED: Final = 400
 class Edge:
     """All exchanges between routers and replicas.
 
+    ``asked_tokens``: the most that clients allow for an answer.
     ``has_priorities``: engines serve by priority. A request of which the router expects at least half of
     the prompt to be cached where it goes first has priority 1, others 0: warm turns pass cold ones.
     """
@@ -54,12 +55,14 @@ class Edge:
         checks: Checks,
         clients: ClientSide,
         *,
+        asked_tokens: int,
         has_priorities: bool = False,
     ) -> None:
         self._kernel = kernel
         self._recording = recording
         self._checks = checks
         self._clients = clients
+        self._asked_tokens = asked_tokens
         self._has_priorities = has_priorities
         self._serial = 0
         self._deadlines: deque[tuple[float, SimReplica, str]] = deque()
@@ -163,6 +166,7 @@ class Edge:
             prompt.pages,
             prompt.output_pages,
             exchange.priority,
+            max(turn.output_tokens, self._asked_tokens),
         )
         try:
             replica.model.submit(request, now_s)

@@ -121,6 +121,7 @@ WORKLOAD: Final = _table(
     _flag(
         "shared_heads", "equal sizes of tools and system prompt mean equal ones", "has_shared_heads"
     ),
+    _count("output_tokens_asked", "what clients allow for an answer; engines reserve by it", 1),
 )
 FLEET: Final = _table(
     _choice("profile", "hardware, tensor parallelism and KV type", profile_names()),

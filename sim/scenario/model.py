@@ -42,7 +42,9 @@ class WorkloadSpec:
     Closed loop: ``sessions_per_replica`` lanes for each replica of the fleet's beginning, or
     ``sessions`` in all. ``is_once``: each session is played once and the run ends when all have, whatever
     ``duration_s`` says. Open loop: recorded times divided by ``rate_factor``.
-    ``heads``: sessions whose tools and system prompt have equal sizes share them across lanes.
+    ``has_shared_heads``: sessions whose tools and system prompt have equal sizes share them across
+    lanes. ``output_tokens_asked`` is what clients allow for an answer, which is all that an engine knows
+    of it before (coding agents send 32,000).
     """
 
     trace: str | None = None
@@ -56,6 +58,7 @@ class WorkloadSpec:
     gap_s_max: float = 300.0
     context_tokens_max: int = 250_000
     has_shared_heads: bool = True
+    output_tokens_asked: int = 32_000
     preset: str = "claude-code"
     mix: dict[str, float] = field(default_factory=dict)
 
