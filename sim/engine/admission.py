@@ -104,18 +104,24 @@ class Admission:
         self._rules = rules
         self._pool = pool
 
+    def has_work(self) -> bool:
+        """Is there a prompt of which a step could be formed?"""
+        return self.partial is not None or (not self.is_full and bool(self.waiting.jobs))
+
     def form(self, running: Running, totals: Totals) -> list[Part]:
-        """The parts of the next prefill step: jobs and how many tokens of each; empty if there is none."""
+        """The parts of the next prefill step: jobs and how many tokens of each; empty if there is none.
+
+        It is asked only while there is work.
+        """
         cut = self.partial
         waiting = self.waiting
         decoding = running.decoding
-        if cut is None:
-            if self.is_full or not waiting.jobs:
-                return []
-            if self._has_too_few_slots(len(decoding)):
-                self.is_full = True
-                return []
+        if cut is None and self._has_too_few_slots(len(decoding)):
+            self.is_full = True
+            return []
         waiting.arrange()
+        if cut is not None and self._fills_chunk(cut, len(decoding)):
+            return [(cut, self._facts.chunk_tokens)]
         ahead = self._begin_pass(decoding)
         if cut is not None:
             self._continue(cut, ahead, running)
@@ -132,6 +138,22 @@ class Admission:
             return not self.waiting.is_preemptive
         return n_running > 0 and free < self._free_slots_min
 
+    def _fills_chunk(self, cut: Job, n_running: int) -> bool:
+        """Is it plain that a prompt that goes on takes the whole chunk, and more chunks behind it?
+
+        Then the pass would end with it: there is memory whatever the others generate.
+        """
+        facts, pool, rules = self._facts, self._pool, self._rules
+        chunk = facts.chunk_tokens
+        if (
+            cut.fill_tokens - cut.computed_tokens <= chunk
+            or rules.is_chunk_mixed
+            or self.waiting.has_chunk_limit
+        ):
+            return False
+        room_pages = pool.capacity_pages - pool.tree.pinned_pages - pool.private_pages
+        return room_pages * facts.page_tokens > chunk + n_running * rules.output_clip_tokens
+
     def make_room(self, running: Running, has_room: Callable[[], bool]) -> None:
         """Retract running jobs until their next step has memory (``retract_decode``)."""
         order = retraction_order(running.decoding)
@@ -143,7 +165,11 @@ class Admission:
 
     def _begin_pass(self, decoding: list[Job]) -> _Pass:
         n_mixed = len(decoding) if self._rules.is_chunk_mixed else 0
-        offset = n_mixed + sum(map(self._expected, decoding)) * self.guess.ratio
+        clip = self._rules.output_clip_tokens
+        expected = 0
+        for job in decoding:
+            expected += min(job.output_tokens_max - job.tokens, clip)
+        offset = n_mixed + expected * self.guess.ratio
         return _Pass(
             self._pool,
             self._facts.page_tokens,

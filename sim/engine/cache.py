@@ -6,64 +6,159 @@ eviction takes from the end of the coldest leaf, never from the middle. It takes
 SGLang's does: what was added by one call, or a part of it where another prompt went on from its
 middle. A node that grew in place holds several. A pinned node, and with it every node above, is
 never evicted.
+
+Ids are not copied where that can be avoided: a node reads its own in the array of the prompt that
+added them last, and in that of the output behind it. These therefore must not change. Where most of a
+prompt is not the node's, it has a copy of its part, so that memory stays within twice what is held.
 """
 
 from __future__ import annotations
 
 import heapq
+import sys
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_NO_IDS: Final = array("Q")
+
 
 class Node:
-    """Consecutive pages that follow ``parent``'s.
+    """Consecutive pages that follow ``parent``'s: those from ``start`` up to ``stop`` pages deep.
 
-    ``cuts`` are the indexes, none of them 0, at which its second and further runs begin. ``pins``
+    The id of the page at a depth is ``source[depth - shift]``, but from ``tail_start`` on it is
+    ``tail[depth - tail_start]``. ``cuts`` are the depths, none of them ``start``, at which its second
+    and further runs begin. ``pins``
     counts the holders of this node and of all below it. ``used_at`` is the tree's own count of uses,
-    not a time. ``version`` grows whenever ``ids`` change, a child comes or the node is evicted.
+    not a time. ``version`` grows whenever its pages change, a child comes or the node is evicted.
     """
 
     __slots__ = (
         "children",
         "cuts",
-        "ids",
         "is_listed",
         "parent",
         "pins",
         "serial",
+        "shift",
+        "source",
+        "start",
+        "stop",
+        "tail",
+        "tail_start",
         "used_at",
         "version",
     )
 
     def __init__(
-        self, ids: array[int], parent: Node | None, *, pins: int, used_at: int, serial: int
+        self,
+        source: array[int],
+        shift: int,
+        parent: Node | None,
+        *,
+        start: int,
+        stop: int,
+        used_at: int,
+        serial: int,
     ) -> None:
-        self.ids = ids
+        self.source = source
+        self.shift = shift
+        self.start = start
+        self.stop = stop
+        self.tail = _NO_IDS
+        self.tail_start = sys.maxsize
         self.cuts: list[int] = []
         self.parent = parent
         self.children: dict[int, Node] = {}
-        self.pins = pins
+        self.pins = 0
         self.used_at = used_at
         self.serial = serial
         self.version = 0
         self.is_listed = False
 
+    def id_at(self, depth: int) -> int:
+        """The id of one of its pages."""
+        if depth < self.tail_start:
+            return self.source[depth - self.shift]
+        return self.tail[depth - self.tail_start]
+
+    def grow(self, ids: array[int], shift: int, stop: int) -> None:
+        """Go on to ``stop`` with ``ids``, which begin ``shift`` deep; with 0 they are the whole path."""
+        start, end = self.start, self.stop
+        self.cuts.append(end)
+        self.stop = stop
+        self.version += 1
+        if ids is self.source:
+            return
+        if shift:
+            behind = ids[end - shift :] if end > shift else ids
+            if end > self.tail_start:
+                behind = self.tail[: end - self.tail_start] + behind
+            else:
+                self.tail_start = end
+            self.tail = behind
+        elif 2 * start <= len(ids):
+            self._read(ids, 0)
+        elif not self._covers(ids, stop):
+            self._read(ids[start:], start)
+
+    def cut_at(self, depth: int) -> None:
+        """Lose the pages from a depth on."""
+        self.stop = depth
+        self.version += 1
+        self.shrink()
+
+    def split_off(self, upper: Node) -> None:
+        """Leave what is above ``upper``'s end to that node."""
+        at = self.start = upper.stop
+        upper.tail, upper.tail_start = self.tail, self.tail_start
+        if self.cuts:
+            upper.cuts = [cut for cut in self.cuts if cut < at]
+            self.cuts = [cut for cut in self.cuts if cut > at]
+        if self.tail_start <= at:
+            self._read(self.tail, self.tail_start)
+        self.version += 1
+        self.shrink()
+        upper.shrink()
+
+    def shrink(self) -> None:
+        """Let go of an array of which less than half is this node's."""
+        start, shift = self.start, self.shift
+        stop = self.stop
+        if stop <= self.tail_start:
+            self._read(self.source, shift)
+        else:
+            stop = self.tail_start
+        if 2 * (stop - start) < len(self.source):
+            self.source = self.source[start - shift : stop - shift]
+            self.shift = start
+
+    def _read(self, source: array[int], shift: int) -> None:
+        """Read all ids in one array."""
+        self.source = source
+        self.shift = shift
+        self.tail = _NO_IDS
+        self.tail_start = sys.maxsize
+
+    def _covers(self, pages: array[int], stop: int) -> bool:
+        """Has it the ids of this path up to ``stop`` in its array?"""
+        last = stop - 1 - self.shift
+        return last < len(self.source) and self.source[last] == pages[stop - 1]
+
 
 class Match:
-    """Where the held part of one prompt ends: ``at`` pages deep, ``inner`` pages into ``node``.
+    """Where the held part of one prompt ends: ``at`` pages deep, which is in ``node``.
 
     It is current, which means that the tree would answer the same, as long as the node has its
     ``version``.
     """
 
-    __slots__ = ("at", "inner", "node", "version")
+    __slots__ = ("at", "node", "version")
 
-    def __init__(self, node: Node, *, inner: int, at: int) -> None:
+    def __init__(self, node: Node, at: int) -> None:
         self.node = node
-        self.inner = inner
         self.at = at
         self.version = node.version
 
@@ -76,7 +171,7 @@ class PrefixTree:
         self.pinned_pages = 0
         self._serial = 0
         self._tick = 0
-        self._root = Node(array("Q"), None, pins=0, used_at=0, serial=0)
+        self._root = Node(array("Q"), 0, None, start=0, stop=0, used_at=0, serial=0)
         # Leaves that may be evicted, coldest first. Entries are checked when they are popped, so a
         # use costs nothing here; each node has at most one entry.
         self._coldest: list[tuple[int, int, Node]] = []
@@ -84,62 +179,69 @@ class PrefixTree:
     def match(self, pages: array[int], limit: int) -> Match:
         """What is held of ``pages[:limit]`` from the start. Changes nothing."""
         node = self._root
-        at = inner = 0
+        at = 0
         while at < limit:
             child = node.children.get(pages[at])
             if child is None:
                 break
-            inner = _common(child.ids, pages, at, limit)
-            at += inner
             node = child
-            if inner < len(child.ids):
+            at = _common(node, pages, 0, limit)
+            if at < node.stop:
                 break
-        return Match(node, inner=inner, at=at)
+        return Match(node, at)
 
     def lock(self, match: Match) -> Node:
         """Pin what a current match found, which counts as used now; answers the node it ends with."""
         self._tick += 1
+        tick = self._tick
         node = match.node
-        if match.inner < len(node.ids):
-            node = self._split(node, match.inner)
+        if match.at < node.stop:
+            node = self._split(node, match.at)
         at = node
         root = self._root
         while at is not root:
-            assert at.parent is not None, "4: a match goes past an evicted page"
+            parent = at.parent
+            assert parent is not None, "4: a match goes past an evicted page"
             if not at.pins:
-                self.pinned_pages += len(at.ids)
+                self.pinned_pages += at.stop - at.start
             at.pins += 1
-            at.used_at = self._tick
-            at = at.parent
+            at.used_at = tick
+            at = parent
         return node
 
     def unlock(self, node: Node) -> None:
         """Undo one :meth:`lock` (or what it was extended to); its path counts as used now."""
         self._tick += 1
+        tick = self._tick
         at = node
         root = self._root
         while at is not root:
-            at.used_at = self._tick
+            at.used_at = tick
             at.pins -= 1
+            parent = at.parent
             assert at.pins >= 0, "3: a node was unlocked more often than it was locked"
-            assert at.parent is not None, "3: a pinned node is outside the tree"
+            assert parent is not None, "3: a pinned node is outside the tree"
             if not at.pins:
-                self.pinned_pages -= len(at.ids)
-            at = at.parent
+                self.pinned_pages -= at.stop - at.start
+            at = parent
         self._list(node)
 
-    def extend(self, node: Node, pages: array[int], start: int, stop: int) -> tuple[Node, int]:
-        """Move the caller's pin, which ends at ``node``, on over ``pages[start:stop]`` behind it.
+    def extend(
+        self, node: Node, pages: array[int], start: int, stop: int, *, shift: int = 0
+    ) -> tuple[Node, int]:
+        """Move the caller's pin, which ends ``start`` deep at ``node``, on to ``stop`` over ``pages``.
 
-        Answers the node that ends there, and how many pages were added; the others were held.
+        These begin ``shift`` deep: with 0 they are all of its path. Answers the node that ends there,
+        and how many pages were added; the others were held.
         """
         self._tick += 1
         while start < stop:
-            child = node.children.get(pages[start])
+            children = node.children
+            child = children.get(pages[start - shift]) if children else None
             if child is None:
-                return self._append(node, pages[start:stop]), stop - start
-            node = self._enter(child, pages, start, stop)
-            start += len(node.ids)
+                return self._append(node, pages, shift, stop), stop - start
+            node = self._enter(child, pages, shift, stop)
+            start = node.stop
         return node, 0
 
     def evict(self, n_pages: int) -> int:
@@ -149,26 +251,23 @@ class PrefixTree:
         that is left is pinned.
         """
         dropped = 0
-        while dropped < n_pages and self._coldest:
-            used_at, _, node = heapq.heappop(self._coldest)
-            node.is_listed = False
-            if node.parent is None or node.children or node.pins:
-                continue
-            if node.used_at != used_at:
-                self._list(node)
-                continue
-            start = node.cuts.pop() if node.cuts else 0
-            dropped += len(node.ids) - start
-            if start:
-                del node.ids[start:]
-                node.version += 1
-                self._list(node)
-                continue
+        coldest = self._coldest
+        while dropped < n_pages and coldest:
+            used_at, _, node = coldest[0]
             parent = node.parent
-            del parent.children[node.ids[0]]
-            node.parent = None
-            node.version += 1
-            self._list(parent)
+            is_leaf = parent is not None and not node.children and not node.pins
+            if is_leaf and node.used_at != used_at:
+                heapq.heapreplace(coldest, (node.used_at, node.serial, node))
+            elif is_leaf and node.cuts:
+                start = node.cuts.pop()
+                dropped += node.stop - start
+                node.cut_at(start)
+            else:
+                heapq.heappop(coldest)
+                node.is_listed = False
+                if is_leaf:
+                    dropped += node.stop - node.start
+                    self._drop(node)
         self.n_pages -= dropped
         return dropped
 
@@ -188,45 +287,60 @@ class PrefixTree:
             yield node
             stack.extend(node.children.values())
 
-    def _enter(self, child: Node, pages: array[int], at: int, limit: int) -> Node:
-        """Pin the part of ``child`` that equals ``pages[at:limit]``, split off where needed."""
-        n = _common(child.ids, pages, at, limit)
-        if n < len(child.ids):
-            child = self._split(child, n)
+    def _drop(self, leaf: Node) -> None:
+        """Take a leaf out of the tree."""
+        parent = leaf.parent
+        assert parent is not None, "4: a leaf was evicted twice"
+        leaf.version += 1
+        del parent.children[leaf.id_at(leaf.start)]
+        leaf.parent = None
+        self._list(parent)
+
+    def _enter(self, child: Node, pages: array[int], shift: int, limit: int) -> Node:
+        """Pin the part of ``child`` that equals ``pages`` up to ``limit``, split off where needed."""
+        stop = _common(child, pages, shift, limit)
+        if stop < child.stop:
+            child = self._split(child, stop)
         if not child.pins:
-            self.pinned_pages += n
+            self.pinned_pages += stop - child.start
         child.pins += 1
         child.used_at = self._tick
         return child
 
-    def _split(self, lower: Node, count: int) -> Node:
-        """Cut a node after ``count`` pages. Holders of ``lower`` keep it; answers the new upper."""
-        upper = self._new(lower.ids[:count], lower.parent, pins=lower.pins)
+    def _split(self, lower: Node, at: int) -> Node:
+        """Cut a node at a depth. Holders of ``lower`` keep it; answers the new upper."""
+        upper = self._new(lower.source, lower.shift, lower.parent, start=lower.start, stop=at)
+        upper.pins = lower.pins
         upper.used_at = lower.used_at
-        upper.cuts = [cut for cut in lower.cuts if cut < count]
-        lower.cuts = [cut - count for cut in lower.cuts if cut > count]
-        lower.ids = lower.ids[count:]
-        lower.version += 1
+        lower.split_off(upper)
         lower.parent = upper
-        upper.children[lower.ids[0]] = lower
+        upper.children[lower.id_at(at)] = lower
         return upper
 
-    def _append(self, node: Node, ids: array[int]) -> Node:
-        """Add pages behind ``node`` for its holder, in place if nobody else holds it."""
-        self.n_pages += len(ids)
-        self.pinned_pages += len(ids)
-        if node is not self._root and not node.children and node.pins == 1:
-            node.cuts.append(len(node.ids))
-            node.ids.extend(ids)
-            node.version += 1
+    def _append(self, node: Node, pages: array[int], shift: int, stop: int) -> Node:
+        """Add pages up to ``stop`` behind ``node`` for its holder, in place if nobody else holds it."""
+        start = node.stop
+        count = stop - start
+        self.n_pages += count
+        self.pinned_pages += count
+        if node.pins == 1 and not node.children:
+            node.grow(pages, shift, stop)
             return node
-        return self._new(ids, node, pins=1)
+        if 2 * (start - shift) > len(pages):
+            pages, shift = pages[start - shift :], start
+        child = self._new(pages, shift, node, start=start, stop=stop)
+        child.pins = 1
+        return child
 
-    def _new(self, ids: array[int], parent: Node | None, *, pins: int) -> Node:
+    def _new(
+        self, source: array[int], shift: int, parent: Node | None, *, start: int, stop: int
+    ) -> Node:
         assert parent is not None, "a node outside the tree cannot get pages"
-        self._serial += 1
-        node = Node(ids, parent, pins=pins, used_at=self._tick, serial=self._serial)
-        parent.children[ids[0]] = node
+        self._serial = serial = self._serial + 1
+        node = Node(
+            source, shift, parent, start=start, stop=stop, used_at=self._tick, serial=serial
+        )
+        parent.children[source[start - shift]] = node
         parent.version += 1
         return node
 
@@ -238,17 +352,20 @@ class PrefixTree:
         heapq.heappush(self._coldest, (node.used_at, node.serial, node))
 
 
-def _common(ids: array[int], pages: array[int], at: int, limit: int) -> int:
-    """How many of ``ids`` equal ``pages[at:limit]``; the first one is known to."""
-    n = len(ids)
-    n = min(n, limit - at)
-    if ids[n - 1] == pages[at + n - 1]:
-        return n
-    low = 1
-    high = n - 1
+def _common(node: Node, pages: array[int], shift: int, limit: int) -> int:
+    """Up to which depth ``pages``, which begin ``shift`` deep, equal the path down to ``node``.
+
+    That is at most ``limit``; the first page of the node is known to be equal.
+    """
+    stop = node.stop
+    stop = min(stop, limit)
+    if node.id_at(stop - 1) == pages[stop - 1 - shift]:
+        return stop
+    low = node.start + 1
+    high = stop - 1
     while low < high:
         middle = (low + high) // 2
-        if ids[middle] == pages[at + middle]:
+        if node.id_at(middle) == pages[middle - shift]:
             low = middle + 1
         else:
             high = middle

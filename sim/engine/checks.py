@@ -74,7 +74,7 @@ def _check_pins(tree: PrefixTree, held: list[tuple[Node, int]]) -> None:
     pins: dict[int, int] = {}
     for end, pages in held:
         path = _path(end)
-        stored = sum(len(node.ids) for node in path)
+        stored = sum(node.stop - node.start for node in path)
         assert stored == pages, f"3: {pages} pages stored, {stored} in the tree"
         for node in path:
             pins[node.serial] = pins.get(node.serial, 0) + 1
@@ -87,13 +87,17 @@ def check_tree(tree: PrefixTree) -> None:
     """Invariant 4 and the counts of one tree."""
     pages = pinned = 0
     for node in tree.nodes():
-        pages += len(node.ids)
-        pinned += len(node.ids) if node.pins else 0
-        assert len(node.ids), "4: an empty run breaks the chain of pages"
-        edges = [0, *node.cuts, len(node.ids)]
+        count = node.stop - node.start
+        pages += count
+        pinned += count if node.pins else 0
+        assert count > 0, "4: an empty run breaks the chain of pages"
+        edges = [node.start, *node.cuts, node.stop]
         assert edges == sorted(set(edges)), f"4: runs of a node overlap: {edges}"
         assert node.parent is not None, "4: a node is cut off from the tree"
-        assert node.parent.children[node.ids[0]] is node, "4: a run is not found by its first page"
+        assert node.parent.stop == node.start, "4: a run does not begin where the one before ends"
+        assert node.parent.children[node.id_at(node.start)] is node, (
+            "4: a run is not found by its first page"
+        )
         below = sum(child.pins for child in node.children.values())
         assert node.pins >= below, "3: a node above a pinned one is pinned as well"
         if not node.children and not node.pins:

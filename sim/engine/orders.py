@@ -27,6 +27,7 @@ class WaitingQueue:
     """
 
     is_preemptive = False
+    has_chunk_limit = False
 
     def __init__(self, pool: KvPool, page_tokens: int) -> None:
         self.jobs: list[Job] = []
@@ -88,23 +89,49 @@ class LongestPrefixQueue(WaitingQueue):
     whole pages. It sorts in place, so equals keep the order of the pass before.
     """
 
+    _is_arranged = False  # nobody came or went since
+
     @override
     def arrange(self) -> None:
         """Look up and sort."""
         jobs = self.jobs
-        if 1 < len(jobs) <= MATCHED_MAX:
-            deferred = self._look_up(jobs)
+        if 1 < len(jobs) <= MATCHED_MAX and not self._is_current(jobs):
+            deferred = self._deferred(jobs)
             jobs.sort(key=lambda job: 1 if job.queued_serial in deferred else -job.sorted_pages)
+            self._is_arranged = True
 
-    def _look_up(self, jobs: list[Job]) -> set[int]:
-        """Make the matches current; answers which jobs another one computes for."""
+    @override
+    def remove(self, job: Job) -> None:
+        super().remove(job)
+        self._is_arranged = False
+
+    @override
+    def _place(self, job: Job) -> None:
+        super()._place(job)
+        self._is_arranged = False
+
+    def _is_current(self, jobs: list[Job]) -> bool:
+        """Make the matches current; answers whether the order is still that of the last pass."""
         look = self._pool.look
+        is_current = self._is_arranged
+        for job in jobs:
+            lookup = job.lookup
+            device, host = lookup.device, lookup.host
+            if device.version != device.node.version or host.version != host.node.version:
+                look(lookup)
+            if job.sorted_version != lookup.version:
+                job.sorted_version = lookup.version
+                job.sorted_pages = lookup.matched
+                is_current = False
+        return is_current
+
+    def _deferred(self, jobs: list[Job]) -> set[int]:
+        """Which jobs another one computes for."""
         heads: set[int] = set()
         deferred: set[int] = set()
         for job in jobs:
             lookup = job.lookup
-            job.sorted_pages = look(lookup)
-            if lookup.limit and not lookup.device.at:
+            if not lookup.device.at and lookup.limit:
                 head = lookup.pages[0]
                 if head in heads:
                     deferred.add(job.queued_serial)
@@ -120,12 +147,16 @@ class ShortestPrefillQueue(LongestPrefixQueue):
     the match they had.
     """
 
+    has_chunk_limit = True
+
     @override
     def arrange(self) -> None:
         """Look up and sort."""
         jobs = self.jobs
-        if jobs:
-            deferred = self._look_up(jobs[:MATCHED_MAX])
+        first = jobs if len(jobs) <= MATCHED_MAX else jobs[:MATCHED_MAX]
+        if jobs and not self._is_current(first):
+            self._is_arranged = first is jobs
+            deferred = self._deferred(first)
             page = self._page_tokens
             keyed = [
                 (

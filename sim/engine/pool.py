@@ -32,16 +32,22 @@ class HostTier:
         self.capacity_pages = capacity_pages
         self.tree = PrefixTree()
 
-    def put(self, holding: Holding, pages: array[int], start: int, stop: int) -> None:
-        """Hold ``pages[start:stop]`` behind what the holding has here, or as many as find room."""
+    def put(self, holding: Holding, pages: array[int], stop: int, shift: int) -> None:
+        """Hold the holding's pages up to ``stop`` deep, or as many as find room.
+
+        The ids in ``pages`` begin ``shift`` deep.
+        """
         tree = self.tree
+        start = holding.host_stored
         count = stop - start
         room = self.capacity_pages - tree.n_pages
         if count > room:
             room += tree.evict(count - room)
             count = min(count, room)
         if count > 0:
-            holding.host_node, _ = tree.extend(holding.host_node, pages, start, start + count)
+            holding.host_node, _ = tree.extend(
+                holding.host_node, pages, start, start + count, shift=shift
+            )
             holding.host_stored += count
 
 
@@ -59,9 +65,12 @@ class SharedPrefixes(HostTier):
 
 
 class Lookup:
-    """What one request finds cached of ``pages[:limit]``; :meth:`KvPool.look` keeps it current."""
+    """What one request finds cached of ``pages[:limit]``; :meth:`KvPool.look` keeps it current.
 
-    __slots__ = ("device", "host", "limit", "matched", "pages")
+    ``version`` counts how often it was matched anew.
+    """
+
+    __slots__ = ("device", "host", "limit", "matched", "pages", "version")
 
     def __init__(self, pages: array[int], limit: int, device: Match, host: Match) -> None:
         self.pages = pages
@@ -69,6 +78,13 @@ class Lookup:
         self.device = device
         self.host = host
         self.matched = max(device.at, host.at)
+        self.version = 0
+
+    @property
+    def is_current(self) -> bool:
+        """Would both tiers answer the same now?"""
+        device, host = self.device, self.host
+        return device.version == device.node.version and host.version == host.node.version
 
 
 class Holding:
@@ -134,16 +150,14 @@ class KvPool:
 
     def look(self, lookup: Lookup) -> int:
         """Pages found from the start in either tier. Matches anew only where something changed."""
-        device, host = lookup.device, lookup.host
-        is_same = True
-        if device.version != device.node.version:
-            device = lookup.device = self.tree.match(lookup.pages, lookup.limit)
-            is_same = False
-        if host.version != host.node.version:
-            host = lookup.host = self.host.tree.match(lookup.pages, lookup.limit)
-            is_same = False
-        if not is_same:
+        if not lookup.is_current:
+            device, host = lookup.device, lookup.host
+            if device.version != device.node.version:
+                device = lookup.device = self.tree.match(lookup.pages, lookup.limit)
+            if host.version != host.node.version:
+                host = lookup.host = self.host.tree.match(lookup.pages, lookup.limit)
             lookup.matched = max(device.at, host.at)
+            lookup.version += 1
         return lookup.matched
 
     def pin(self, lookup: Lookup) -> Holding:
@@ -166,7 +180,7 @@ class KvPool:
         if count <= 0:
             return 0
         self.allocate(holding, count)
-        self.store(holding, pages, holding.stored, holding.host_stored)
+        self.store(holding, pages, holding.host_stored)
         if self.host.is_shared:
             holding.device_pages += count
             return 0
@@ -178,28 +192,30 @@ class KvPool:
         """Give the request private pages; evicts whole runs until nothing is missing."""
         assert n_pages >= 0, f"{n_pages} pages allocated"
         holding.private += n_pages
-        self.private_pages += n_pages
-        shortage = self.tree.n_pages + self.private_pages - self.capacity_pages
+        private = self.private_pages = self.private_pages + n_pages
+        shortage = self.tree.n_pages + private - self.capacity_pages
         if shortage > 0:
             evicted = self.tree.evict(shortage)
             assert evicted >= shortage, f"2: pool overcommitted: {evicted} of {shortage} evicted"
 
-    def store(self, holding: Holding, pages: array[int], start: int, stop: int) -> None:
-        """Move the computed ``pages[start:stop]``, which follow what is stored, into both tiers.
+    def store(self, holding: Holding, pages: array[int], stop: int, *, shift: int = 0) -> None:
+        """Move what is computed behind the stored pages, up to ``stop`` deep, into both tiers.
 
-        Pages that another request stored meanwhile are shared, and the request's own freed.
+        The ids in ``pages`` begin ``shift`` deep, and must not change from now on. Pages that another
+        request stored meanwhile are shared, and the request's own freed.
         """
+        start = holding.stored
         moved = stop - start
         if moved <= 0:
             return
         assert moved <= holding.private, f"1: {moved} pages stored of {holding.private} allocated"
-        host_start = holding.host_stored - holding.stored + start
-        holding.node, _ = self.tree.extend(holding.node, pages, start, stop)
-        holding.stored += moved
+        holding.node, _ = self.tree.extend(holding.node, pages, start, stop, shift=shift)
+        holding.stored = stop
         holding.private -= moved
         self.private_pages -= moved
-        if 0 <= host_start < stop and self.host.capacity_pages:
-            self.host.put(holding, pages, host_start, stop)
+        host = self.host
+        if shift <= holding.host_stored < stop and host.capacity_pages:
+            host.put(holding, pages, stop, shift)
 
     def release(self, holding: Holding) -> None:
         """Free what the request held; its stored pages stay until they are evicted."""

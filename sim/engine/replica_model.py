@@ -170,16 +170,16 @@ class ReplicaModel:
         scheduler = self._scheduler
         scheduler.run(now_s)
         step = scheduler.step
-        waiting = scheduler.waiting.jobs
         left_s = later_s = 0.0
         if isinstance(step, PrefillStep):
             left_s = self._quiet_until_s(step) - now_s
-        for job in waiting:
-            priced = job.priced
+        for job in scheduler.waiting.jobs:
+            lookup = job.lookup
+            device, host = lookup.device, lookup.host
             if (
-                priced is None
-                or priced[0].version != priced[0].node.version
-                or priced[1].version != priced[1].node.version
+                job.priced_version != lookup.version
+                or device.version != device.node.version
+                or host.version != host.node.version
             ):
                 self._price(job)
             later_s += job.prefill_s
@@ -250,7 +250,7 @@ class ReplicaModel:
             done = job.computed_tokens + sum(n for other, n in step.parts if other is job)
             while done < job.fill_tokens:
                 n_tokens = min(facts.chunk_tokens, job.fill_tokens - done)
-                at_s += facts.times.prefill_batch_s(((n_tokens, done),)) * scheduler.slowness
+                at_s += facts.times.prefill_s(n_tokens, done) * scheduler.slowness
                 done += n_tokens
             step.quiet_until_s = at_s
         return step.quiet_until_s
@@ -260,7 +260,7 @@ class ReplicaModel:
         facts, pool, lookup = self.facts, self._scheduler.pool, job.lookup
         page = facts.page_tokens
         pages = pool.look(lookup)
-        job.priced = lookup.device, lookup.host
+        job.priced_version = lookup.version
         if pages != job.priced_pages:
             job.priced_pages = pages
             job.compute_s = facts.prefill_s(job.fill_tokens - pages * page, pages * page)
@@ -289,7 +289,7 @@ class ReplicaModel:
         asked = request.output_tokens_max
         if asked is not None and asked < output:
             raise ValueError(f"output of {output} tokens, but at most {asked} were asked for")
-        if -(-(prompt + output) // facts.page_tokens) > self.pool.capacity_pages:
+        if -(-(prompt + output) // facts.page_tokens) > self._scheduler.pool.capacity_pages:
             raise PromptTooLong(
                 f"{prompt} prompt and {output} output tokens exceed the KV pool of "
                 f"{facts.capacity_tokens}: shorten the prompt or use a larger replica"

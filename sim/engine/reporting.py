@@ -93,13 +93,15 @@ class Reporter:
     def prefilled(self, at_s: float, *, hit_tokens: int, new_tokens: int) -> None:
         """A prefill step ended that computed ``new_tokens`` behind newly found ``hit_tokens``."""
         self._steps = 0
+        recent = self._recent
         total = hit_tokens + new_tokens
         self._hit_ratio = hit_tokens / total
-        self._recent.append((at_s, hit_tokens, total))
+        recent.append((at_s, hit_tokens, total))
         self._recent_hit += hit_tokens
         self._recent_total += total
-        while self._recent[0][0] <= at_s - HIT_WINDOW_S:
-            _, hit, gone = self._recent.popleft()
+        old_s = at_s - HIT_WINDOW_S
+        while recent[0][0] <= old_s:
+            _, hit, gone = recent.popleft()
             self._recent_hit -= hit
             self._recent_total -= gone
 
@@ -164,7 +166,8 @@ class Reporter:
     ) -> tuple[Any, ...]:
         """The state at ``at_s``, after ``steps`` of the stretch in progress, if there is one."""
         page = schedule.facts.page_tokens
-        pages = schedule.pool.used_pages
+        pool = schedule.pool
+        pages = pool.tree.pinned_pages + pool.private_pages
         if steps:  # until the stretch ends, what it needs after its first step is not allocated
             pages += schedule.needed_after(steps)
         uncached = 0

@@ -32,7 +32,9 @@ class PromptTooLong(EngineError):
 
 @dataclass(slots=True)
 class EngineRequest:
-    """One generation. The model reads it and never changes it.
+    """One generation. The model reads it and never changes it; its arrays must not change either.
+
+    The cache keeps them instead of copies.
 
     ``pages`` holds one id a full page of the prompt. An id stands for its page *and everything
     before it*, so two prompts share an id exactly when they are equal up to the end of that page.

@@ -13,7 +13,14 @@ from sim.engine.admission import Admission
 from sim.engine.pool import HostTier, KvPool
 from sim.engine.reporting import Reporter, Totals
 from sim.engine.requests import Began, Ended, EndReason
-from sim.engine.stretch import Job, PrefillStep, Stretch, pages_lacking, stretch_of
+from sim.engine.stretch import (
+    Job,
+    PrefillStep,
+    Stretch,
+    accept_length,
+    pages_lacking,
+    stretch_of,
+)
 
 if TYPE_CHECKING:
     import random
@@ -28,9 +35,8 @@ class Scheduler:
     """The schedule of one replica, with all that depends on it.
 
     ``jobs`` are those whose last event is not out; ``waiting`` the ones that are not admitted,
-    ``decoding`` the ones that generate; ``events``
-    what happened since the driver last took them; ``now_s`` how far it ran. Steps that begin from now
-    on take ``slowness`` times as long.
+    ``decoding`` the ones that generate; ``events`` what happened since the driver last took them;
+    ``now_s`` how far it ran. Steps that begin from now on take ``slowness`` times as long.
     """
 
     def __init__(
@@ -76,11 +82,13 @@ class Scheduler:
 
     def run(self, now_s: float) -> None:
         """Let all steps end that do so by ``now_s``, and start what follows each."""
-        before_s = now_s if self.now_s is None else self.now_s
-        assert now_s >= before_s, f"time went back from {before_s} to {now_s}"
+        before_s = self.now_s
+        assert before_s is None or now_s >= before_s, f"time went back from {before_s} to {now_s}"
         self.now_s = now_s
-        while self.step is not None and self.step.end_s <= now_s:
-            self._finish(self.step)
+        step = self.step
+        while step is not None and step.end_s <= now_s:
+            self._finish(step, now_s)
+            step = self.step
 
     def follow(self, now_s: float) -> None:
         """Make the reports that fell due until ``now_s``, up to which the schedule has run."""
@@ -95,7 +103,7 @@ class Scheduler:
         cacheable = min(len(request.pages), (request.prompt_tokens - 1) // self.facts.page_tokens)
         total = -(-(request.prompt_tokens + request.output_tokens) // page)
         lookup = self.pool.find(request.pages, cacheable)
-        job = Job(request, lookup, total_pages=total, accept=self._accept_length())
+        job = Job(request, lookup, total_pages=total, accept=accept_length(self.facts, self._dice))
         self.jobs[request.rid] = job
         self.waiting.add(job)
         if self.waiting.is_preemptive:
@@ -164,21 +172,26 @@ class Scheduler:
             self.step.cut(now_s)
             self.run(now_s)
 
-    def _finish(self, step: PrefillStep | Stretch) -> None:
-        """Apply a step that has ended, start the next one, and report where a report is due."""
+    def _finish(self, step: PrefillStep | Stretch, until_s: float) -> None:
+        """Apply a step that has ended, start the next one, and report where a report is due.
+
+        A report that the next step, ended by ``until_s``, replaces is not made.
+        """
         totals = self.totals
         tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
-        is_prefill = isinstance(step, PrefillStep)
-        if isinstance(step, PrefillStep):
-            self._finish_prefill(step)
-        else:
+        if isinstance(step, Stretch):
             self.reporter.stretch_ended(self, step)
             self._finish_stretch(step)
+        else:
+            self._finish_prefill(step)
         self._start_step(step.end_s)
-        if self.step is None:
+        following = self.step
+        is_replaced = isinstance(following, PrefillStep) and following.end_s <= until_s
+        if following is None:
             tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
-        if self.step is None or is_prefill:
-            self.reporter.tell(self, step.end_s, tokens=tokens, busy_s=busy_s)
+        elif is_replaced or isinstance(step, Stretch):
+            return
+        self.reporter.tell(self, step.end_s, tokens=tokens, busy_s=busy_s)
 
     def _start_step(self, at_s: float) -> None:
         """Begin the next step, if there is anything to do, after freeing what has ended."""
@@ -195,7 +208,7 @@ class Scheduler:
             admission.is_full = False
         if not self.decoding:
             admission.is_full = False
-        self.step = self._form_prefill(at_s)
+        self.step = self._form_prefill(at_s) if admission.has_work() else None
         if self.step is None and self.decoding:
             self.step = self._form_stretch(at_s)
             self.reporter.stretch_began(self.step)
@@ -207,7 +220,6 @@ class Scheduler:
         parts = self.admission.form(self, self.totals)
         if not parts:
             return None
-        work = [(n_tokens, job.computed_tokens) for job, n_tokens in parts]
         load_s = 0.0
         is_silent = True
         page = self.facts.page_tokens
@@ -222,10 +234,20 @@ class Scheduler:
         if self.rules.is_chunk_mixed and self._has_room_for_step():
             riders = list(self.decoding)
             is_silent = is_silent and not riders
-            work += [(1, job.request.prompt_tokens + job.tokens) for job in riders]
+        times = self.facts.times
+        if len(parts) == 1 and not riders:
+            ((job, n_tokens),) = parts
+            compute_s = times.prefill_s(n_tokens, job.computed_tokens)
+        else:
+            work = [(n_tokens, job.computed_tokens) for job, n_tokens in parts]
+            work += [(1, job.prompt_tokens + job.tokens) for job in riders]
+            compute_s = times.prefill_batch_s(work)
+        if riders:
             self._grow_for_step()
-        duration_s = (self.facts.times.prefill_batch_s(work) + load_s) * self.slowness
-        return PrefillStep(at_s, at_s + duration_s, parts, riders, is_silent)
+        duration_s = (compute_s + load_s) * self.slowness
+        step = PrefillStep(at_s, at_s + duration_s, parts, riders, is_silent)
+        step.go_on_from(self.step, self.facts.chunk_tokens)
+        return step
 
     def _form_stretch(self, at_s: float) -> Stretch:
         """Generation steps until one ends, as far as there is memory; retracts where there is none."""
@@ -268,7 +290,7 @@ class Scheduler:
         for job in self.decoding:
             holding = job.holding
             assert holding is not None, "running jobs hold pages"
-            pages = (job.request.prompt_tokens + job.tokens + ahead) // page
+            pages = (job.prompt_tokens + job.tokens + ahead) // page
             has = holding.stored + holding.private
             if pages > has < job.total_pages:
                 self.pool.allocate(holding, min(pages, job.total_pages) - has)
@@ -302,14 +324,17 @@ class Scheduler:
             job.computed_tokens += n_tokens
             pages = job.lookup.pages
             stored = min(len(pages), job.computed_tokens // page)
-            self.pool.store(holding, pages, holding.stored, stored)
+            self.pool.store(holding, pages, stored)
             if job.ended_tokens is not None:
                 self.admission.is_full = False
                 self.pool.release(holding)
             elif job.computed_tokens == job.fill_tokens:
                 self._begin(job, holding, step.end_s)
         for job in step.riders:
-            self._ride(job, step.end_s)
+            if job.ended_tokens is None:
+                job.yielded()
+                if not job.steps_total:
+                    self._stop(job, step.end_s)
         totals.prefill_tokens += new_tokens
         self.reporter.prefilled(step.end_s, hit_tokens=hit_tokens, new_tokens=new_tokens)
 
@@ -320,20 +345,11 @@ class Scheduler:
             cached = (holding.device_pages + holding.host_pages) * page
             self.events.append(Began(job.request.rid, at_s, cached, holding.host_pages * page))
             job.reported = 1
-        job.begin()
+        job.yielded()
         job.is_running = True
         self.decoding.append(job)
         if not job.steps_total:
-            self._end(job, at_s, job.tokens, EndReason.STOP)
-            self._has_leaving = True
-
-    def _ride(self, job: Job, at_s: float) -> None:
-        """A job that ran along in a prefill step has one token more."""
-        if job.ended_tokens is None:
-            job.ride()
-            if not job.steps_total:
-                self._end(job, at_s, job.tokens, EndReason.STOP)
-                self._has_leaving = True
+            self._stop(job, at_s)
 
     def _finish_stretch(self, stretch: Stretch) -> None:
         n_steps = stretch.n_steps
@@ -342,20 +358,19 @@ class Scheduler:
         self.admission.guess.decay(n_steps)
         page = self.facts.page_tokens
         for job in self.decoding:
-            steps = job.steps + n_steps
-            job.steps = steps
+            steps = job.steps = job.steps + n_steps
             if job.ended_tokens is not None:
                 continue
             tokens = job.tokens = job.tokens_after(steps)
             if steps == job.steps_total:
-                self._end(job, stretch.end_s, tokens, EndReason.STOP)
-                self._has_leaving = True
+                self._stop(job, stretch.end_s)
                 continue
-            holding = job.holding
-            assert holding is not None, "running jobs hold pages"
-            pages = (job.request.prompt_tokens + tokens + page - 2) // page
-            if pages > holding.stored + holding.private:
-                self._grow(job, pages)
+            self._grow(job, (job.prompt_tokens + tokens + page - 2) // page)
+
+    def _stop(self, job: Job, at_s: float) -> None:
+        """A job has all its tokens."""
+        self._end(job, at_s, job.tokens, EndReason.STOP)
+        self._has_leaving = True
 
     def _end(self, job: Job, at_s: float, tokens: int, reason: EndReason) -> None:
         """Emit the last event of a job."""
@@ -377,18 +392,8 @@ class Scheduler:
         if holding.stored >= prompt_pages:
             # The last token was sampled but never fed back: it has no KV.
             filled = (request.prompt_tokens + job.ended_tokens - 1) // page
-            stop = min(filled - prompt_pages, len(request.output_pages))
-            start = holding.stored - prompt_pages
-            if stop > start:
+            stop = min(filled, prompt_pages + len(request.output_pages))
+            if stop > holding.stored:
                 self._grow(job, filled)
-                self.pool.store(holding, request.output_pages, start, stop)
+                self.pool.store(holding, request.output_pages, stop, shift=prompt_pages)
         self.pool.release(holding)
-
-    def _accept_length(self) -> float:
-        """Tokens a step yields for a new request: drawn evenly around the mean."""
-        facts = self.facts
-        mean = facts.accept_length
-        if self._dice is None:
-            return mean
-        spread = min(mean - 1.0, facts.verify_tokens - mean) * facts.accept_spread_ratio
-        return self._dice.uniform(mean - spread, mean + spread)

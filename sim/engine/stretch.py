@@ -7,16 +7,17 @@ nothing has to be done a step, let alone a token.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from math import ceil, floor, sqrt
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    import random
     from array import array
     from collections.abc import Iterable
 
     from replica.hardware.profiles import EngineFacts
-    from sim.engine.cache import Match
     from sim.engine.pool import Holding, Lookup
     from sim.engine.requests import EngineRequest
 
@@ -32,8 +33,9 @@ class Job:
     what a prefill has to cover: its prompt, and after a retraction what it had generated.
     ``ended_tokens`` is set when its last event is out, which for an abort is before its release.
     ``total_pages`` is its whole sequence, the last page counted in full; ``sorted_pages`` what it found
-    cached when the queue was arranged last. ``prefill_s`` is what its prefill takes with the matches
-    ``priced``, ``compute_s`` of it to compute what is behind ``priced_pages``.
+    cached when the queue was arranged last, with its look-up of ``sorted_version``. ``prefill_s`` is what
+    its prefill takes with that of ``priced_version``, ``compute_s`` of it to compute what is behind
+    ``priced_pages``.
     """
 
     __slots__ = (
@@ -47,14 +49,17 @@ class Job:
         "host_load_s",
         "is_running",
         "lookup",
+        "output_tokens",
         "output_tokens_max",
         "prefill_s",
-        "priced",
         "priced_pages",
+        "priced_version",
+        "prompt_tokens",
         "queued_serial",
         "reported",
         "request",
         "sorted_pages",
+        "sorted_version",
         "steps",
         "steps_total",
         "tokens",
@@ -70,8 +75,9 @@ class Job:
         self.accept = accept
         self.total_pages = total_pages
         asked = request.output_tokens_max
-        self.output_tokens_max = request.output_tokens if asked is None else asked
-        self.fill_tokens = request.prompt_tokens
+        output = self.output_tokens = request.output_tokens
+        self.output_tokens_max = output if asked is None else asked
+        self.fill_tokens = self.prompt_tokens = request.prompt_tokens
         self.holding: Holding | None = None
         self.host_load_s = 0.0
         self.is_running = False
@@ -79,19 +85,19 @@ class Job:
         self.base_tokens = self.tokens = self.reported = 0
         self.steps = self.steps_total = 0
         self.ended_tokens: int | None = None
-        self.priced: tuple[Match, Match] | None = None
-        self.priced_pages = -1
+        self.priced_pages = self.priced_version = self.sorted_version = -1
         self.compute_s = self.prefill_s = 0.0
 
-    def begin(self) -> None:
-        """The prefill is done and has yielded one token; the others take ``steps_total`` steps."""
+    def yielded(self) -> None:
+        """A prefill step has yielded one token; the others take ``steps_total`` steps."""
         self.tokens += 1
-        self._count_steps()
-
-    def ride(self) -> None:
-        """A prefill step has yielded one token along."""
-        self.tokens += 1
-        self._count_steps()
+        self.base_tokens = self.tokens
+        self.steps = 0
+        rest = self.output_tokens - self.tokens
+        steps = ceil((rest - _ROUNDING) / self.accept) if rest else 0
+        while floor(self.accept * steps + _ROUNDING) < rest:
+            steps += 1
+        self.steps_total = steps
 
     def restart(self, page_tokens: int) -> tuple[array[int], int]:
         """It was retracted: what it has generated is to be prefilled with its prompt.
@@ -100,8 +106,7 @@ class Job:
         """
         self.holding = None
         self.is_running = False
-        self.priced = None
-        self.priced_pages = -1
+        self.priced_pages = self.priced_version = self.sorted_version = -1
         request = self.request
         self.fill_tokens = request.prompt_tokens + self.tokens
         pages = request.pages
@@ -109,25 +114,11 @@ class Job:
             pages = (pages + request.output_pages)[: self.fill_tokens // page_tokens]
         return pages, min(len(pages), (self.fill_tokens - 1) // page_tokens)
 
-    def _count_steps(self) -> None:
-        self.base_tokens = self.tokens
-        self.steps = 0
-        rest = self.request.output_tokens - self.tokens
-        steps = ceil((rest - _ROUNDING) / self.accept) if rest else 0
-        while floor(self.accept * steps + _ROUNDING) < rest:
-            steps += 1
-        self.steps_total = steps
-
     def tokens_after(self, steps: int) -> int:
         """Output tokens after that many generation steps, the fraction carried along."""
         tokens = self.base_tokens + int(self.accept * steps + _ROUNDING)
-        output = self.request.output_tokens
+        output = self.output_tokens
         return min(tokens, output)
-
-    def pages_for(self, steps: int, page_tokens: int, reserve_tokens: int) -> int:
-        """Pages with which the step after ``steps`` can run; its last token is not fed back yet."""
-        reached = self.request.prompt_tokens + self.tokens_after(steps) - 1 + reserve_tokens
-        return min(-(-reached // page_tokens), self.total_pages)
 
 
 @dataclass(slots=True)
@@ -144,6 +135,17 @@ class PrefillStep:
     riders: list[Job]
     is_silent: bool
     quiet_until_s: float | None = None
+
+    def go_on_from(self, before: PrefillStep | Stretch | None, chunk_tokens: int) -> None:
+        """Take over what was foreseen for a prompt that goes on with a whole chunk."""
+        job, n_tokens = self.parts[0]
+        if (
+            self.is_silent
+            and n_tokens == chunk_tokens
+            and isinstance(before, PrefillStep)
+            and before.parts[-1][0] is job
+        ):
+            self.quiet_until_s = before.quiet_until_s
 
 
 class Stretch:
@@ -206,23 +208,32 @@ class Stretch:
             self.end_s = self.end_of(n_steps)
 
 
+def accept_length(facts: EngineFacts, dice: random.Random | None) -> float:
+    """Tokens a step yields for a new request: drawn evenly around the mean; without dice the mean."""
+    mean = facts.accept_length
+    if dice is None:
+        return mean
+    spread = min(mean - 1.0, facts.verify_tokens - mean) * facts.accept_spread_ratio
+    return dice.uniform(mean - spread, mean + spread)
+
+
 def stretch_of(
     jobs: Iterable[Job], facts: EngineFacts, start_s: float, *, slowness: float = 1.0
 ) -> Stretch:
     """The generation steps until the first of ``jobs`` (at least one) has all its tokens."""
     batch = 0
     context = growth = 0.0
-    n_steps: int | None = None
+    n_steps = sys.maxsize
     for job in jobs:
         batch += 1
         accept = job.accept
         steps = job.steps
-        context += job.request.prompt_tokens + job.base_tokens + accept * steps
+        context += job.prompt_tokens + job.base_tokens + accept * steps
         growth += accept
         left = job.steps_total - steps
-        if n_steps is None or left < n_steps:
-            n_steps = left
-    assert n_steps, "a stretch needs running jobs, each with a step to go"
+        n_steps = min(n_steps, left)
+    assert batch, "a stretch needs running jobs"
+    assert n_steps > 0, "a running job has a step to go"
     first_s = facts.step_s(batch, context / batch) * slowness
     later_s = facts.step_s(batch, (context + growth) / batch) * slowness
     return Stretch(
@@ -238,11 +249,16 @@ def stretch_of(
 def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve: int) -> int:
     """Pages that running jobs lack for the step that follows ``steps`` more.
 
-    It needs ``reserve`` tokens of memory behind what is fed back, at most to a job's end.
+    It needs ``reserve`` tokens of memory behind what is fed back, which the last token is not yet; at
+    most to a job's end.
     """
     lacking = 0
+    ahead = reserve + page_tokens - 2
     for job in jobs:
-        assert job.holding is not None, "running jobs hold pages"
-        pages = job.pages_for(job.steps + steps, page_tokens, reserve)
-        lacking += max(0, pages - job.holding.pages)
+        holding = job.holding
+        assert holding is not None, "running jobs hold pages"
+        pages = (job.prompt_tokens + job.tokens_after(job.steps + steps) + ahead) // page_tokens
+        has = holding.stored + holding.private
+        if pages > has < job.total_pages:
+            lacking += min(pages, job.total_pages) - has
     return lacking

@@ -45,8 +45,8 @@ FAULTS: Final = (
     Fault(
         "a page matched past an evicted one",
         "sim/engine/cache.py",
-        "            del parent.children[node.ids[0]]\n            node.parent = None\n",
-        "            node.is_listed = True\n",
+        "        del parent.children[leaf.id_at(leaf.start)]\n        leaf.parent = None\n",
+        "        leaf.is_listed = True\n",
         ("test_replica_cache.py::test_nothing_is_matched_past_what_was_evicted",),
     ),
     Fault(

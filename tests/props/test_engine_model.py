@@ -214,6 +214,10 @@ def pages_of(branch: int, count: int) -> array[int]:
     return array("Q", ids)
 
 
+def ids_of(node: Node) -> array[int]:
+    return array("Q", map(node.id_at, range(node.start, node.stop)))
+
+
 @given(
     st.lists(
         st.tuples(
@@ -235,7 +239,8 @@ def test_the_tree_agrees_with_a_set_of_pages(steps: list[tuple[str, int, int]]) 
         have = found.at
         assert have == next((i for i, page in enumerate(pages) if page not in held), count)
         if kind == "add":
-            node, added = tree.extend(tree.lock(found), pages, have, count)
+            shift = have * (branch % 3) // 2  # the whole path, the end of it, or just what is new
+            node, added = tree.extend(tree.lock(found), pages[shift:], have, count, shift=shift)
             assert added == count - have
             held |= set(pages)
             tree.unlock(node)
@@ -247,10 +252,11 @@ def test_the_tree_agrees_with_a_set_of_pages(steps: list[tuple[str, int, int]]) 
             pinned = {page for _, locked in locks for page in locked}
             dropped = tree.evict(count)
             assert dropped >= min(count, len(held - pinned))
-            left = {page for node in tree.nodes() for page in node.ids}
+            left = {page for node in tree.nodes() for page in ids_of(node)}
             assert pinned <= left <= held
             assert len(left) == len(held) - dropped
             held = left
+        assert held == {page for node in tree.nodes() for page in ids_of(node)}
         check_tree(tree)
         assert tree.n_pages == len(held)
         assert tree.pinned_pages == len({page for _, locked in locks for page in locked})

@@ -39,6 +39,9 @@ def _check(core: _Watched, tried: list[str], home_id: str | None) -> None:
     assert view.n_ready == len(ready)
     assert view.inflight_sum == sum(r.inflight for r in ready)
     assert view.inflight_most == max([r.inflight for r in ready], default=0)
+    for r in may:
+        assert view.least_backlog_s <= r.backlog_s + 1e-6
+        assert view.least_prefill_s(1_000, 64) <= r.prefill_s(1_000, 64)
     for r in everyone:
         assert view.candidate(r.replica_id) is (r if r in may else None)
         assert r.held_bytes == core.index.held_bytes(r.replica_id)

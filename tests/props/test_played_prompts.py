@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from sim.workload.play.content import BYTES_PER_TOKEN, SEGMENT_TOKENS, Content, Sharing
 from sim.workload.play.lanes import LaneOptions, Lanes
+from sim.workload.play.prompts import append_numbers
 from sim.workload.traces.model import NO_PARENT
 from tests.doubles.played import Drawn, Row, play_all, workload_of
 
@@ -187,3 +189,18 @@ def test_a_turn_that_continues_is_seen_to(sessions: list[Drawn], seed: int) -> N
             elif not goes_on:
                 assert not prompt.output_pages
         first += len(session.rows)
+
+
+@settings(deadline=None)
+@given(st.integers(0, (1 << 63) - 1_000_000), st.integers(0, 3_000), st.sampled_from([0, 0xFFFF]))
+def test_numbers_in_a_row(first: int, n: int, edge: int) -> None:
+    first |= edge  # at the edge the next one differs in its higher bits as well
+    ids = array("Q", [7])
+    append_numbers(ids, first, first + n)
+    assert ids == array("Q", [7, *range(first, first + n)])
+
+
+def test_many_numbers_in_a_row() -> None:
+    ids = array("Q")
+    append_numbers(ids, 65_000, 200_000)
+    assert ids == array("Q", range(65_000, 200_000))

@@ -6,11 +6,13 @@ import random
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from router.errors import ConfigError
 from router.policy import registry
+from router.policy.home import Home, HomeParameters
+from router.policy.ties import preferred
 from router.policy.view import Ranking, RouteRequest
 from router.state.candidates import Eligible, View
 from tests.doubles.held_tokens import HeldTokens
@@ -117,6 +119,37 @@ def test_the_order_of_replicas_changes_nothing(
     order = list(range(len(case.rows)))
     shuffle.shuffle(order)
     assert case.ranked(name, order) == case.ranked(name)
+
+
+@settings(deadline=None, max_examples=150)
+@given(case=cases())
+def test_home_chooses_as_if_it_priced_everybody(case: Case) -> None:
+    """Whom it leaves out by a bound of the price would not have been chosen."""
+    home, view, request = Home(), case.view(), case.request
+    assume(view.n_ready <= HomeParameters().weigh_all_max)
+    ranking = home.rank(request, view, random.Random(1))
+    assume(ranking.reason in ("new", "rehome", "home", "move"))
+    at = None if request.home_id is None else view.candidate(request.home_id)
+    others = [r for r in view.candidates if r is not at]
+    totals_s = {r.replica_id: home._price(request, r, is_new=at is None).total_s for r in others}
+    cheapest = None
+    if others:
+        least_ms = min(round(total_s * 1e3) for total_s in totals_s.values())
+        tied = [r for r in others if round(totals_s[r.replica_id] * 1e3) == least_ms]
+        cheapest = preferred(request.session_key, tied)
+    if at is None:
+        assert cheapest is not None
+        assert ranking.ranked[0] == cheapest.replica_id
+    elif request.session_inflight < HomeParameters().thick_inflight and not request.is_auxiliary:
+        home_s, p = home._price(request, at).total_s, HomeParameters()
+        moves = (
+            cheapest is not None
+            and request.home_age_s >= p.move_age_s_min
+            and p.move_factor * totals_s[cheapest.replica_id] + p.move_margin_s < home_s
+        )
+        assert (ranking.reason == "move") == moves
+        if moves and cheapest is not None:
+            assert ranking.ranked[0] == cheapest.replica_id
 
 
 def test_an_unknown_policy_names_those_there_are() -> None:

@@ -158,6 +158,41 @@ def test_clear_forgets_all_but_refuses_while_pinned() -> None:
     assert tree.evict(1) == 0
 
 
+def read_in(tree: PrefixTree) -> int:
+    """Length of all arrays in which the tree reads its ids."""
+    arrays = {id(ids): len(ids) for node in tree.nodes() for ids in (node.source, node.tail)}
+    return sum(arrays.values())
+
+
+def test_prompts_that_are_held_are_not_copied() -> None:
+    tree = PrefixTree()
+    for turn in range(1, 9):
+        pages = run_of(1, 100 * turn)
+        add(tree, pages)
+        (node,) = tree.nodes()
+        assert node.source is pages
+
+
+def test_arrays_of_which_little_is_held_are_let_go() -> None:
+    """Forks from a long prompt, each with an output, and then most of it evicted."""
+    tree = PrefixTree()
+    for name in range(1, 40):
+        whole = run_of(name, 1_004, shared=970)
+        prompt = whole[:1_000]
+        found = tree.match(prompt, 999)
+        node, _ = tree.extend(tree.lock(found), prompt, found.at, 1_000)
+        node, _ = tree.extend(node, whole[1_000:], 1_000, 1_004, shift=1_000)
+        tree.unlock(node)
+        check_tree(tree)
+        assert read_in(tree) <= 2 * tree.n_pages
+    assert held(tree, run_of(1, 1_004, shared=970)) == 1_004
+    for name in range(1, 40):
+        add(tree, run_of(100 + name, 20 * name))
+    while tree.evict(50):
+        check_tree(tree)
+        assert read_in(tree) <= 2 * tree.n_pages
+
+
 def is_current(found: Match) -> bool:
     return found.version == found.node.version
 

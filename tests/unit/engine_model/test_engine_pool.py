@@ -33,7 +33,7 @@ def serve(pool: KvPool, pages: array[int], *, private: int = 1) -> Holding:
     """Admit a request of these pages, compute and release it."""
     holding = admit(pool, pages)
     pool.allocate(holding, len(pages) + private - holding.pages)
-    pool.store(holding, pages, holding.stored, len(pages))
+    pool.store(holding, pages, len(pages))
     pool.release(holding)
     check_tree(pool.tree)
     return holding
@@ -88,7 +88,7 @@ def test_pages_that_another_stored_meanwhile_are_freed() -> None:
     pool.allocate(slow, 6)
     serve(pool, run_of(1, 5))
     assert pool.used_pages == 6
-    pool.store(slow, run_of(1, 5), 0, 5)
+    pool.store(slow, run_of(1, 5), 5)
     assert (pool.used_pages, pool.private_pages, pool.tree.n_pages) == (6, 1, 5)
     assert slow.host_stored == 5
 
@@ -105,7 +105,7 @@ def test_more_than_was_allocated_is_not_stored() -> None:
     holding = admit(pool, run_of(1, 5))
     pool.allocate(holding, 4)
     with pytest.raises(AssertionError, match="1: 5 pages stored of 4 allocated"):
-        pool.store(holding, run_of(1, 5), 0, 5)
+        pool.store(holding, run_of(1, 5), 5)
 
 
 def test_the_host_tier_evicts_for_itself() -> None:
@@ -121,7 +121,7 @@ def test_what_a_request_uses_stays_in_the_host_tier() -> None:
     pool = pool_of(30, 10)
     holding = admit(pool, run_of(1, 6))
     pool.allocate(holding, 6)
-    pool.store(holding, run_of(1, 6), 0, 6)
+    pool.store(holding, run_of(1, 6), 6)
     serve(pool, run_of(2, 8))
     host = pool.host.tree
     assert [host.match(run_of(name, 8), 8).at for name in (1, 2)] == [6, 4]
@@ -134,10 +134,10 @@ def test_output_goes_on_where_the_prompt_ended() -> None:
     pool = pool_of(20, 20)
     holding = admit(pool, run_of(1, 5))
     pool.allocate(holding, 8)
-    pool.store(holding, run_of(1, 5), 0, 5)
+    pool.store(holding, run_of(1, 5), 5)
     output = run_of(1, 9)[5:]
-    pool.store(holding, output, 0, 2)
-    pool.store(holding, output, 2, 3)
+    pool.store(holding, output, 7, shift=5)
+    pool.store(holding, output, 8, shift=5)
     pool.release(holding)
     assert pool.tree.match(run_of(1, 9), 9).at == pool.host.tree.match(run_of(1, 9), 9).at == 8
 

@@ -18,7 +18,7 @@ def running(prompt_tokens: int, output_tokens: int, *, accept: float = 5.84) -> 
     request = EngineRequest("r", prompt_tokens, output_tokens)
     found = KvPool(capacity_pages=1, host=HostTier(0)).find(request.pages, 0)
     job = Job(request, found, total_pages=1, accept=accept)
-    job.begin()
+    job.yielded()
     return job
 
 
@@ -88,7 +88,7 @@ def test_a_token_on_the_way_leaves_fewer_steps() -> None:
     job = running(1_000, 147)
     assert job.steps_total == 25
     for _ in range(5):
-        job.ride()
+        job.yielded()
     assert (job.tokens, job.steps_total) == (6, 25)
-    job.ride()
+    job.yielded()
     assert (job.tokens, job.steps_total, job.tokens_after(24)) == (7, 24, 147)
