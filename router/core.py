@@ -35,9 +35,14 @@ if TYPE_CHECKING:
     from router.state.fleet import Replica
     from router.state.ledger import Entry
     from router.state.members import StateListener
+    from router.state.prefix_index import Node
     from router.state.sessions.pins import Pin
 
 _FREE: Final = Price()
+
+_CHAIN: Final = SessionSource.CHAIN
+_SOURCE_NAMES: Final = {source: source.value for source in SessionSource}
+_REQUEST_OK: Final = Event.REQUEST_OK
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,7 +64,10 @@ class CoreParameters:
 
 @dataclass(slots=True)
 class Ticket:
-    """One placed request, from ``arrive`` to ``finish``; drivers only read it."""
+    """One placed request, from ``arrive`` to ``finish``; drivers only read it.
+
+    ``place`` is where the prefix index has its prompt, once that is computed.
+    """
 
     record: RequestRecord
     facts: PromptFacts
@@ -71,6 +79,7 @@ class Ticket:
     port: int = 0
     tried: list[str] = field(default_factory=list)
     is_over: bool = False
+    place: Node | None = None
 
     @property
     def replica_id(self) -> str:
@@ -170,19 +179,28 @@ class RouterCore:
         request, guess = self._route_request(facts, key, pin, now_s)
         ranking = self._policy.rank(request, view, self._dice)
         record = RequestRecord(
-            session_key=key,
-            session_source=facts.session_source.value,
-            dialect=facts.dialect,
-            model=facts.model,
-            is_stream=facts.is_stream,
-            reason=reason_of(ranking.reason, home_id, self.fleet),
+            key,
+            _SOURCE_NAMES[facts.session_source],
+            facts.dialect,
+            facts.model,
+            facts.is_stream,
+            reason_of(ranking.reason, home_id, self.fleet),
             arrived_s=now_s,
-            prompt_tokens=guess.prompt_tokens,
+            prompt_tokens=request.prompt_tokens,
         )
-        entry = self._place(request, record, ranking, None)
-        ticket = Ticket(record, facts, request, guess.cached_tokens, entry, guess.continues)
-        self._address(ticket)
-        self._bind(ticket, now_s, is_first=True)
+        replica, entry = self._place(request, record, ranking, None)
+        spec = replica.spec
+        ticket = Ticket(
+            record,
+            facts,
+            request,
+            guess.cached_tokens,
+            entry,
+            guess.continues,
+            spec.host,
+            spec.port,
+        )
+        self._bind(ticket, pin, now_s)
         if record.reason == "split":
             self.history.totals.splits += 1
         self.history.add(record)
@@ -205,27 +223,26 @@ class RouterCore:
         ranking = self._policy.rank(request, view, self._dice)
         record.n_tries += 1
         record.reason = "retry"
-        self._place(request, record, ranking, ticket.entry)
-        self._address(ticket)
-        self._bind(ticket, now_s, is_first=False)
+        replica, _ = self._place(request, record, ranking, ticket.entry)
+        ticket.host, ticket.port = replica.spec.host, replica.spec.port
+        self._bind(ticket, pin, now_s)
         return True
 
     def blame(self, ticket: Ticket, error: UpstreamError, now_s: float) -> None:
         """A replica failed a request that is not tried again. Being full is no fault of its health."""
         self._members.blame(ticket.replica_id, error, now_s)
 
-    def _address(self, ticket: Ticket) -> None:
-        spec = self._replica(ticket.replica_id).spec
-        ticket.host, ticket.port = spec.host, spec.port
-
     def began(self, ticket: Ticket, now_s: float) -> None:
         """The first model event came: the prompt is computed, and cached where it was computed."""
-        if ticket.is_over or ticket.record.began_s is not None:
+        record, facts = ticket.record, ticket.facts
+        if ticket.is_over or record.began_s is not None:
             return
-        ticket.record.began_s = now_s
+        record.began_s = now_s
         self.ledger.began(ticket.entry)
-        self.index.hold(ticket.replica_id, ticket.facts.chain, ticket.facts.ends_bytes)
-        self._members.heard(ticket.replica_id, Event.REQUEST_OK, now_s)
+        ticket.place = self.index.hold(
+            record.replica_id, facts.chain, facts.ends_bytes, ticket.held.place
+        )
+        self._members.heard(record.replica_id, _REQUEST_OK, now_s)
 
     def finish(
         self,
@@ -247,20 +264,20 @@ class RouterCore:
         record.error_code = None if error is None else error.code
         if usage is not None:
             self._learn(ticket, usage)
-        if record.began_s is not None and isinstance(error, UpstreamError):
+        if isinstance(error, UpstreamError) and record.began_s is not None:
             self._members.blame(ticket.replica_id, error, now_s)
         self._count(record)
         return record
 
     def _session_key(self, facts: PromptFacts) -> str:
-        if facts.session_source != SessionSource.CHAIN:
+        if facts.session_source is not _CHAIN:
             return facts.session_key
         return self.tails.find(facts.chain, facts.head_segments) or facts.session_key
 
     def _route_request(
         self, facts: PromptFacts, key: str, pin: Pin | None, now_s: float
     ) -> tuple[RouteRequest, Estimate]:
-        match = self.index.match(facts.chain)
+        match = self.index.match(facts.chain, None if pin is None else pin.place)
         guess = estimate(facts, pin, match, self.ratio, self.answers, parameters=self._p.estimate)
         home_id = None if pin is None else pin.home_id
         request = RouteRequest(
@@ -279,53 +296,51 @@ class RouterCore:
 
     def _place(
         self, request: RouteRequest, record: RequestRecord, ranking: Ranking, entry: Entry | None
-    ) -> Entry:
+    ) -> tuple[Replica, Entry]:
         """Enter a ranking's first replica in the record and in the ledger."""
-        replica = self._replica(ranking.ranked[0])
-        record.replica_id = replica.replica_id
-        record.ranked, record.prices = ranking.ranked, ranking.prices
-        if len(ranking.prices) > 1:
-            named = (*ranking.ranked, request.home_id)
-            record.prices = {key: price for key, price in ranking.prices.items() if key in named}
-        cached = request.cached_tokens.get(replica.replica_id)
+        ranked = ranking.ranked
+        replica_id = ranked[0]
+        replica = self.fleet.get(replica_id)
+        assert replica is not None, f"the policy named {replica_id!r}, which is no candidate"
+        record.replica_id = replica_id
+        record.ranked, record.prices = ranked, ranking.prices
+        cached = request.cached_tokens.get(replica_id)
         record.predicted_cached_tokens = cached
         new_tokens = request.prompt_tokens - cached
         prefill_s = replica.prefill_s(new_tokens, cached)
         if entry is not None:
-            self.ledger.move(
-                entry, replica.replica_id, prefill_s=prefill_s, prefill_tokens=new_tokens
-            )
-            return entry
-        return self.ledger.open(
-            replica.replica_id,
+            self.ledger.move(entry, replica_id, prefill_s=prefill_s, prefill_tokens=new_tokens)
+            return replica, entry
+        entry = self.ledger.open(
+            replica_id,
             record.session_key,
             tokens=request.prompt_tokens + request.output_tokens,
             prefill_s=prefill_s,
             prefill_tokens=new_tokens,
         )
+        return replica, entry
 
-    def _bind(self, ticket: Ticket, now_s: float, *, is_first: bool) -> None:
-        """Touch the session's pin; its home changes if this decision says so."""
+    def _bind(self, ticket: Ticket, pin: Pin | None, now_s: float) -> None:
+        """Touch the session's pin, if it has one yet; its home changes if this decision says so."""
         record, request = ticket.record, ticket.request
         if request.is_auxiliary:
             return
-        pin = self.pins.get(record.session_key)
-        home_id = ticket.replica_id
-        if pin is not None:
-            home_id = home_after(pin, home_id, ticket.reason, self.fleet, away_max=self._p.away_max)
+        home_id = record.replica_id
         tokens = request.prompt_tokens + request.output_tokens
-        if pin is not None and not ticket.continues:
-            tokens = max(tokens, pin.tokens)
-        if pin is not None and home_id != pin.home_id:
-            if is_usable(self.fleet, pin.home_id):
-                self.history.totals.moves += 1
-            else:
-                self.history.totals.rehomes += 1
+        if pin is not None:
+            home_id = home_after(pin, home_id, record.reason, self.fleet, away_max=self._p.away_max)
+            if not ticket.continues:
+                tokens = max(tokens, pin.tokens)
+            if home_id != pin.home_id:
+                if is_usable(self.fleet, pin.home_id):
+                    self.history.totals.moves += 1
+                else:
+                    self.history.totals.rehomes += 1
         pin = self.pins.touch(record.session_key, home_id, now_s, tokens=tokens)
         if pin.n_requests == 0:
             pin.source = record.session_source
             pin.parent_key = ticket.facts.parent_key
-        pin.n_requests += is_first
+        pin.n_requests += record.n_tries == 1
 
     def _learn(self, ticket: Ticket, usage: Usage) -> None:
         """An engine reported its counts: correct the ratio, the pin and the session's tail."""
@@ -357,9 +372,9 @@ class RouterCore:
                 answered_tokens=pin.output_tokens,
                 beyond_tokens=usage.cached_tokens - pin.prompt_tokens,
             )
-        if facts.session_source == SessionSource.CHAIN:
+        if facts.session_source is _CHAIN:
             self.tails.move(pin.key, pin.tail, facts.chain[-1])
-        pin.tail, pin.tail_segments = facts.chain[-1], len(facts.chain)
+        pin.tail, pin.tail_segments, pin.place = facts.chain[-1], len(facts.chain), ticket.place
         pin.prompt_bytes, pin.prompt_tokens = facts.prompt_bytes, usage.prompt_tokens
         pin.output_tokens = usage.output_tokens
 
@@ -372,8 +387,3 @@ class RouterCore:
         counters.requests += 1
         counters.prompt_tokens += record.reported_prompt_tokens or 0
         counters.cached_tokens += record.reported_cached_tokens or 0
-
-    def _replica(self, replica_id: str) -> Replica:
-        replica = self.fleet.get(replica_id)
-        assert replica is not None, f"the policy named {replica_id!r}, which is no candidate"
-        return replica

@@ -59,9 +59,12 @@ class PromptFacts:
         return self.ends_bytes[-1] if self.ends_bytes else 0
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Usage:
-    """Token counts an engine reported for one request; ``prompt_tokens`` includes cached ones."""
+    """Token counts an engine reported for one request; ``prompt_tokens`` includes cached ones.
+
+    Not changed after it is built.
+    """
 
     prompt_tokens: int
     output_tokens: int

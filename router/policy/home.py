@@ -17,16 +17,23 @@ under one id) is split: its further requests go where they are cheapest, its hom
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import inf
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 from router.policy.ties import RANKED_MAX, preferred
 from router.policy.view import Price, Ranking
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from router.policy.view import FleetView, ReplicaView, RouteRequest
+    from router.policy.view import CachedTokens, FleetView, ReplicaView, RouteRequest
+
+_TIE_S: Final = 0.002
+"""More apart than that, two prices are not equal to the millisecond, however they are rounded."""
+
+_BOUND: Final = itemgetter(0)
 
 
 @dataclass(slots=True, frozen=True)
@@ -93,24 +100,40 @@ class Home:
             if there.total_s + p.branch_margin_s < at_home.total_s:
                 prices = {branch.replica_id: there, home.replica_id: at_home}
                 return Ranking((branch.replica_id, home.replica_id), "branch", prices)
-        # Nobody can be cheaper than nothing: only a home this dear is worth a look at the rest.
         if request.home_age_s >= p.move_age_s_min and at_home.total_s > p.move_margin_s:
-            weighed = self._weighed(request, fleet)
-            prices = {r.replica_id: self._price(request, r) for r in weighed if r is not home}
-            if prices:
-                best = _least(request, weighed, prices)
-                there = prices[best.replica_id]
-                if p.move_factor * there.total_s + p.move_margin_s < at_home.total_s:
-                    prices = {best.replica_id: there, home.replica_id: at_home}
-                    return Ranking(_ranked(best, request, fleet), "move", prices)
-        return Ranking(_ranked(home, request, fleet), "home", {home.replica_id: at_home})
+            best = self._better(request, fleet, home, at_home.total_s)
+            if best is not None:
+                prices = {best.replica_id: self._price(request, best), home.replica_id: at_home}
+                return Ranking(_ids_of(_ranked(best, request, fleet)), "move", prices)
+        return Ranking(_ids_of(_ranked(home, request, fleet)), "home", {home.replica_id: at_home})
+
+    def _better(
+        self, request: RouteRequest, fleet: FleetView, home: ReplicaView, home_s: float
+    ) -> ReplicaView | None:
+        """The cheapest of the others if it is clearly cheaper than home, which costs ``home_s``."""
+        p = self._p
+        # What it may cost is compared with the least that anybody can: mostly nobody need be priced.
+        most_s = (home_s - p.move_margin_s) / p.move_factor
+        cached_tokens = _most_elsewhere(request.cached_tokens, home.replica_id)
+        floor_s = _floor_s(request, fleet, cached_tokens)
+        if fleet.least_backlog_s + floor_s > most_s + _TIE_S:
+            return None
+        others = [r for r in self._weighed(request, fleet) if r is not home]
+        best = self._least(request, others, floor_s=floor_s, most_s=most_s)
+        if best is None:
+            return None
+        there_s = self._price(request, best).total_s
+        return best if p.move_factor * there_s + p.move_margin_s < home_s else None
 
     def _place(self, request: RouteRequest, fleet: FleetView, reason: str) -> Ranking:
         """Choose a home for a session that has none, by its price there and its life there."""
         weighed = self._weighed(request, fleet, is_new=True)
-        prices = {r.replica_id: self._price(request, r, is_new=True) for r in weighed}
-        best = _least(request, weighed, prices)
-        return Ranking(_ranked(best, request, fleet), reason, prices)
+        floor_s = _floor_s(request, fleet, request.cached_tokens.most)
+        best = self._least(request, weighed, is_new=True, floor_s=floor_s)
+        assert best is not None, "some candidate is the cheapest"
+        ranked = _ranked(best, request, fleet)
+        prices = {r.replica_id: self._price(request, r, is_new=True) for r in ranked}
+        return Ranking(_ids_of(ranked), reason, prices)
 
     def _cheapest(
         self, request: RouteRequest, fleet: FleetView, home: ReplicaView, reason: str
@@ -119,10 +142,12 @@ class Home:
         weighed = self._weighed(request, fleet)
         if all(replica is not home for replica in weighed):
             weighed = [*weighed, home]
-        prices = {r.replica_id: self._price(request, r) for r in weighed}
-        best = _least(request, weighed, prices)
-        why = "home" if best is home else reason
-        return Ranking(_ranked(best, request, fleet), why, prices)
+        floor_s = _floor_s(request, fleet, request.cached_tokens.most)
+        best = self._least(request, weighed, floor_s=floor_s)
+        assert best is not None, "some candidate is the cheapest"
+        ranked = _ranked(best, request, fleet)
+        prices = {r.replica_id: self._price(request, r) for r in (*ranked, home)}
+        return Ranking(_ids_of(ranked), "home" if best is home else reason, prices)
 
     def _weighed(
         self, request: RouteRequest, fleet: FleetView, *, is_new: bool = False
@@ -161,6 +186,55 @@ class Home:
                     best.append(replica)
         return preferred(request.session_key, best) if best else None
 
+    def _least(
+        self,
+        request: RouteRequest,
+        weighed: Iterable[ReplicaView],
+        *,
+        is_new: bool = False,
+        floor_s: float,
+        most_s: float = inf,
+    ) -> ReplicaView | None:
+        """The cheapest; equal ones (to the millisecond) by rendezvous rank. None if all cost over ``most_s``.
+
+        ``floor_s`` is the least that prefill takes anywhere. With it for the prefill, and without pressure,
+        each price is bounded from below: in that order they are priced, until nobody left can be the cheapest.
+        """
+        p = self._p
+        slowed_s = request.output_tokens * p.neighbour_s_per_token
+        if is_new:
+            session_s, token_s = p.session_s, p.session_s_per_token
+            rows = [
+                (
+                    r.backlog_s
+                    + r.decoding * floor_s
+                    + r.inflight * slowed_s
+                    + r.live_sessions * session_s
+                    + r.live_tokens * token_s,
+                    r,
+                )
+                for r in weighed
+            ]
+        else:
+            rows = [
+                (r.backlog_s + r.decoding * floor_s + r.inflight * slowed_s, r) for r in weighed
+            ]
+        rows.sort(key=_BOUND)
+        limit_s = most_s + _TIE_S - floor_s
+        least_ms: float = inf
+        tied: list[ReplicaView] = []
+        for bound_s, replica in rows:
+            if bound_s > limit_s:
+                break
+            total_s = self._price(request, replica, is_new=is_new).total_s
+            total_ms = round(total_s * 1e3)
+            if total_ms < least_ms:
+                least_ms, tied = total_ms, [replica]
+                limit_s = min(limit_s, total_s + _TIE_S - floor_s)
+            elif total_ms == least_ms:
+                tied.append(replica)
+        return preferred(request.session_key, tied) if tied else None
+
     def _price(self, request: RouteRequest, replica: ReplicaView, *, is_new: bool = False) -> Price:
         p = self._p
         cached = request.cached_tokens.get(replica.replica_id)
@@ -193,18 +267,24 @@ def _candidates_of(
             yield replica
 
 
-def _least(
-    request: RouteRequest, weighed: Sequence[ReplicaView], prices: dict[str, Price]
-) -> ReplicaView:
-    """The cheapest of the priced; equal ones (to the millisecond) by rendezvous rank."""
-    totals_ms = {key: round(price.total_s * 1e3) for key, price in prices.items()}
-    least_ms = min(totals_ms.values())
-    tied = [r for r in weighed if totals_ms.get(r.replica_id) == least_ms]
-    return preferred(request.session_key, tied)
+def _most_elsewhere(cached: CachedTokens, home_id: str) -> int:
+    """The most tokens that any replica but ``home_id`` may hold."""
+    for tokens, ids in cached.levels():
+        if len(ids) > 1 or home_id not in ids:
+            return tokens
+    return 0
 
 
-def _ranked(best: ReplicaView, request: RouteRequest, fleet: FleetView) -> tuple[str, ...]:
+def _floor_s(request: RouteRequest, fleet: FleetView, cached_tokens: int) -> float:
+    """The least that prefill takes where at most so many tokens are cached."""
+    return fleet.least_prefill_s(request.prompt_tokens - cached_tokens, cached_tokens)
+
+
+def _ranked(best: ReplicaView, request: RouteRequest, fleet: FleetView) -> list[ReplicaView]:
     """The chosen replica, then the least backlogged others."""
     rest = fleet.least_backlogged(RANKED_MAX, request.session_key)
-    ids = [best.replica_id, *[r.replica_id for r in rest if r is not best]]
-    return tuple(ids[:RANKED_MAX])
+    return [best, *[r for r in rest if r is not best]][:RANKED_MAX]
+
+
+def _ids_of(replicas: Iterable[ReplicaView]) -> tuple[str, ...]:
+    return tuple([replica.replica_id for replica in replicas])

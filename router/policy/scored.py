@@ -45,12 +45,15 @@ class DynamoKv:
         del dice
         p, key, prompt = self._p, request.session_key, request.prompt_tokens
         scale, credit, block = p.prefill_scale, p.overlap_credit, p.block_tokens
-        cached = request.cached_tokens.everyone()
-        scored = []
-        for r in fleet.candidates:
-            prefill = r.prefill_tokens + prompt - credit * cached.get(r.replica_id, 0)
-            blocks = (r.inflight_tokens + prompt + block - 1) // block
-            scored.append((scale * max(prefill, 0.0) / block + blocks, r))
+        cached_of, rounded = request.cached_tokens.everyone().get, prompt + block - 1
+        rows = [
+            (r.prefill_tokens + prompt - credit * cached_of(r.replica_id, 0), r.inflight_tokens, r)
+            for r in fleet.candidates
+        ]
+        scored = [
+            (scale * (prefill if prefill > 0 else 0.0) / block + (tokens + rounded) // block, r)
+            for prefill, tokens, r in rows
+        ]
         return chosen(least(key, scored), fleet, key, "least-cost")
 
 
@@ -78,18 +81,24 @@ class LlmD:
         """The greatest sum of scores."""
         del dice
         p, key = self._p, request.session_key
-        cached = request.cached_tokens.everyone()
+        cached_of = request.cached_tokens.everyone().get
         candidates = fleet.candidates
         queues = [r.waiting for r in candidates]
         most, spread = max(queues), max(queues) - min(queues)
-        prefix_weight = p.prefix_weight / request.prompt_tokens
-        scored = []
-        for r, waiting in zip(candidates, queues, strict=True):
-            queue = (most - waiting) / spread if spread else 1.0
-            score = (
-                prefix_weight * cached.get(r.replica_id, 0)
-                + p.queue_weight * queue
-                + p.used_weight * (1.0 - r.used_ratio)
+        prefix_weight, used_weight = p.prefix_weight / request.prompt_tokens, p.used_weight
+        # Queues are few different numbers.
+        by_queue = {
+            n: p.queue_weight * ((most - n) / spread if spread else 1.0) for n in set(queues)
+        }
+        scored = [
+            (
+                -(
+                    prefix_weight * cached_of(r.replica_id, 0)
+                    + by_queue[waiting]
+                    + used_weight * (1.0 - r.used_ratio)
+                ),
+                r,
             )
-            scored.append((-score, r))
+            for r, waiting in zip(candidates, queues, strict=True)
+        ]
         return chosen(least(key, scored), fleet, key, "best-score")

@@ -62,13 +62,11 @@ class SmgCacheAware:
         """The holder with the least expected wait, a spill, or the least expected wait of all."""
         del dice
         key, gate = request.session_key, self._gate(fleet)
-        holders = [
-            r for r in deepest_holders(request, fleet, self._p.match_ratio_min) if self._is_fit(r)
-        ]
+        holders = self._fit(deepest_holders(request, fleet, self._p.match_ratio_min))
         under = [r for r in holders if r.inflight <= gate]
         if under:
             return chosen(self._least_wait(key, under), fleet, key, "match")
-        fit = [r for r in fleet.candidates if self._is_fit(r)] or fleet.candidates
+        fit = self._fit(fleet.candidates) or fleet.candidates
         if not holders:
             return chosen(self._least_wait(key, fit), fleet, key, "miss")
         others = [r for r in fit if r.inflight <= gate]
@@ -82,9 +80,10 @@ class SmgCacheAware:
         margin = min(p.spill_margin, max(p.margin_floor, p.margin_sqrt * sqrt(mean)))
         return max(p.spill_factor * mean, mean + margin)
 
-    def _is_fit(self, replica: ReplicaView) -> bool:
-        p = self._p
-        return replica.waiting < p.waiting_max and replica.used_ratio < p.used_ratio_max
+    def _fit(self, replicas: Sequence[ReplicaView]) -> list[ReplicaView]:
+        """Those that are not overloaded."""
+        waiting_max, used_max = self._p.waiting_max, self._p.used_ratio_max
+        return [r for r in replicas if r.waiting < waiting_max and r.used_ratio < used_max]
 
     def _least_wait(self, key: str, replicas: Sequence[ReplicaView]) -> ReplicaView:
         p = self._p

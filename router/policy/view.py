@@ -122,7 +122,7 @@ class ReplicaView(Protocol):
         """Requests of ours in flight beyond those that its last report contains."""
 
     def prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
-        """Seconds to prefill ``new_tokens`` behind ``cached_tokens``."""
+        """Seconds to prefill ``new_tokens`` behind ``cached_tokens``; more cached never costs more."""
 
 
 class FleetView(Protocol):
@@ -160,6 +160,13 @@ class FleetView(Protocol):
     def least_lived_in(self, k: int, key: str) -> Sequence[ReplicaView]:
         """At most ``k`` candidates, the smallest live working set first; at least one."""
 
+    @property
+    def least_backlog_s(self) -> float:
+        """No candidate's backlog is less than that."""
+
+    def least_prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
+        """The least seconds that any ready replica needs to prefill ``new_tokens``, whatever its load."""
+
     def ring(self, points: int) -> Ring:
         """All known replicas, candidates or not, at so many points each of a consistent-hash ring."""
 
@@ -184,8 +191,8 @@ class Price(NamedTuple):
 class Ranking(NamedTuple):
     """A policy's answer: replica ids from best to worst (the first is chosen), why, and the prices.
 
-    ``ranked`` may leave candidates out: a retry asks anew. ``prices`` holds at least the chosen
-    replica's price, and that of the home where it was weighed.
+    ``ranked`` may leave candidates out: a retry asks anew. ``prices`` holds the chosen replica's price,
+    that of the home where it was weighed, and at most those of the others in ``ranked``.
     """
 
     ranked: tuple[str, ...]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from router.policy.ring import Ring
+    from router.state.rates import PrefillRate
 
 _BACKLOG: Final = attrgetter("backlog_us")
 _INFLIGHT: Final = attrgetter("inflight")
@@ -25,6 +26,10 @@ class Candidate(ReplicaView, Protocol):
     @property
     def backlog_us(self) -> int:
         """Its backlog in whole microseconds."""
+
+    @property
+    def rate(self) -> PrefillRate:
+        """How fast it computes; another one makes it another candidate."""
 
     @property
     def is_full(self) -> bool:
@@ -44,6 +49,7 @@ class Eligible:
         "_inflights",
         "_lives",
         "_loads_changed",
+        "_rates",
         "by_id",
         "replicas",
         "rings",
@@ -64,6 +70,7 @@ class Eligible:
         homes_changed.clear()
         self._loads_changed = loads_changed
         self._homes_changed = homes_changed
+        self._rates = {replica.rate: None for replica in replicas}
         self._backlogs = LeastFirst(self.by_id, _BACKLOG)
         self._inflights = LeastFirst(self.by_id, _INFLIGHT)
         self._lives = LeastFirst(self.by_id, _LIVE)
@@ -73,6 +80,10 @@ class Eligible:
         """These replicas, of no fleet."""
         rings = Rings([replica.replica_id for replica in replicas])
         return cls(replicas, rings, loads_changed={}, homes_changed={})
+
+    def least_prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
+        """By the fastest of them."""
+        return min([rate.prefill_s(new_tokens, cached_tokens) for rate in self._rates], default=0.0)
 
     def backlogs(self) -> LeastFirst[Candidate]:
         """By seconds of prefill ahead."""
@@ -163,6 +174,12 @@ class View:
         """The most requests that any of those has in flight."""
         return self._eligible.inflights().most
 
+    @property
+    def least_backlog_s(self) -> float:
+        """No candidate's backlog is less than that."""
+        least_s = self._eligible.backlogs().fewest / 1e6
+        return least_s if self._guest is None else min(least_s, self._guest.backlog_s)
+
     def candidate(self, replica_id: str) -> Candidate | None:
         """The candidate of this id, None if it cannot take the request now."""
         found = self._eligible.by_id.get(replica_id)
@@ -182,6 +199,13 @@ class View:
     def least_lived_in(self, k: int, key: str) -> list[Candidate]:
         """At most ``k``, the smallest live working set first."""
         return self._least(self._eligible.lives(), k, key)
+
+    def least_prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
+        """The least seconds that any who is ready, or the guest, needs for such a prefill."""
+        least_s = self._eligible.least_prefill_s(new_tokens, cached_tokens)
+        if self._guest is None:
+            return least_s
+        return min(least_s, self._guest.prefill_s(new_tokens, cached_tokens))
 
     def ring(self, points: int) -> Ring:
         """All known replicas on a ring, whether they are candidates or not."""

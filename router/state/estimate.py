@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Collection, Iterator
 
-    from router.state.prefix_index import Match
+    from router.state.prefix_index import Match, Node
     from router.state.rates import AnswerShare, TokenRatio
     from router.state.sessions.pins import Pin
 
@@ -40,6 +40,8 @@ class Held:
 
     __slots__ = (
         "_answered",
+        "_asked_id",
+        "_asked_segments",
         "_bytes_per_token",
         "_ends",
         "_known",
@@ -66,6 +68,8 @@ class Held:
         self._last = last
         self._answered = answered
         self._known: dict[int, int] = {}
+        self._asked_id: str | None = None
+        self._asked_segments = 0
 
     def anew(self, match: Match) -> Held:
         """The same prompt, matched again."""
@@ -77,8 +81,17 @@ class Held:
 
     def get(self, replica_id: str, default: int = 0, /) -> int:
         """The tokens of one replica."""
-        segments = self._match.segments(replica_id)
+        # The home, and then the chosen one, are asked for several times in a row.
+        if replica_id is not self._asked_id:
+            self._asked_id = replica_id
+            self._asked_segments = self._match.segments(replica_id)
+        segments = self._asked_segments
         return self._tokens(segments) if segments else default
+
+    @property
+    def place(self) -> Node:
+        """Where the index had most of the prompt."""
+        return self._match.node
 
     @property
     def most(self) -> int:

@@ -10,7 +10,7 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from router.policy.ring import Rings
@@ -82,9 +82,9 @@ class Description:
     reports_cached: bool = False
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Observation:
-    """What a replica's load report said, and when we saw it.
+    """What a replica's load report said, and when we saw it. Not changed after it is built.
 
     ``ours`` and ``ours_backlog_s`` are our own share at that time, from the ledger: the report
     contains our requests, so only what exceeds them is foreign load. ``used_ratio`` is the share of
@@ -110,7 +110,10 @@ class Counters:
     failures: int = 0
 
 
-_CAPACITY_TOKENS_UNKNOWN = 500_000
+_READY: Final = State.READY
+_SUSPECT: Final = State.SUSPECT
+
+_CAPACITY_TOKENS_UNKNOWN: Final = 500_000
 """Assumed until the replica says more: about what TP4 on a B200 leaves at a memory fraction of 0.9."""
 
 
@@ -136,6 +139,7 @@ class Replica:
     report: Observation | None = None
     foreign_inflight: int = 0
     foreign_backlog_s: float = 0.0
+    foreign_backlog_us: int = 0
     models: tuple[str, ...] = ()
     profile: str | None = None
     reports_cached: bool = False
@@ -173,7 +177,7 @@ class Replica:
     @property
     def backlog_us(self) -> int:
         """The same in whole microseconds."""
-        return self.load.backlog_us + round(self.foreign_backlog_s * 1e6)
+        return self.load.backlog_us + self.foreign_backlog_us
 
     @property
     def waiting(self) -> int:
@@ -326,8 +330,9 @@ class Fleet:
 
     def set_foreign(self, replica: Replica, inflight: int, backlog_s: float) -> None:
         """What a replica carries beyond our own requests."""
-        if (inflight, backlog_s) != (replica.foreign_inflight, replica.foreign_backlog_s):
+        if inflight != replica.foreign_inflight or backlog_s != replica.foreign_backlog_s:
             replica.foreign_inflight, replica.foreign_backlog_s = inflight, backlog_s
+            replica.foreign_backlog_us = round(backlog_s * 1e6)
             self._ledger.changed[replica.replica_id] = None
 
     def view(self, tried: Collection[str] = (), *, home_id: str | None = None) -> View:
@@ -340,7 +345,7 @@ class Fleet:
             everyone = self._everyone = View(self._ready())
         home = None if home_id is None else self._replicas.get(home_id)
         guest = None
-        if home is not None and home.state is State.SUSPECT:
+        if home is not None and home.state is _SUSPECT:
             guest = None if home_id in self._ready().by_id else home
         if not tried and not self._has_limits and guest is None:
             return everyone
@@ -363,8 +368,8 @@ class Fleet:
     def _find_eligible(self) -> list[Replica]:
         """The ready ones; if there are none, the suspect ones."""
         everyone = self.replicas()
-        ready = [r for r in everyone if r.state is State.READY]
-        return ready or [r for r in everyone if r.state is State.SUSPECT]
+        ready = [r for r in everyone if r.state is _READY]
+        return ready or [r for r in everyone if r.state is _SUSPECT]
 
     def _changed(self) -> None:
         self._eligible = self._everyone = None

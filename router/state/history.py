@@ -26,6 +26,10 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
+_FAILED: Final = Outcome.FAILED
+_CLIENT_GONE: Final = Outcome.CLIENT_GONE
+
+
 @dataclass(slots=True)
 class RequestRecord:
     """One request from its decision to its end; tokens are estimates unless ``reported_``.
@@ -110,13 +114,14 @@ class History:
         totals = self.totals
         totals.requests += 1
         totals.retries += record.n_tries - 1
-        if record.outcome is Outcome.FAILED:
+        if record.outcome is _FAILED:
             totals.errors += 1
-        elif record.outcome is Outcome.CLIENT_GONE:
+        elif record.outcome is _CLIENT_GONE:
             totals.client_gone += 1
         if record.reported_prompt_tokens is not None:
             totals.prompt_tokens += record.reported_prompt_tokens
             totals.cached_tokens += record.reported_cached_tokens or 0
             totals.predicted_cached_tokens += record.predicted_cached_tokens
-        if record.ttft_s is not None:
-            self.ttfts_s.append(record.ttft_s)
+        ttft_s = record.ttft_s
+        if ttft_s is not None:
+            self.ttfts_s.append(ttft_s)

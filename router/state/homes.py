@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from router.state.fleet import Fleet
     from router.state.sessions.pins import Pin
 
+_READY: Final = State.READY
+_SUSPECT: Final = State.SUSPECT
 _AWAY: Final = frozenset({"split", "branch", "spill", "retry"})
 """Reasons to serve one request elsewhere while the session's home, if it is usable, stays."""
 
@@ -17,7 +19,7 @@ _AWAY: Final = frozenset({"split", "branch", "spill", "retry"})
 def is_usable(fleet: Fleet, replica_id: str) -> bool:
     """A home that its sessions may go on using, though perhaps not for this request."""
     replica = fleet.get(replica_id)
-    return replica is not None and replica.state in (State.READY, State.SUSPECT)
+    return replica is not None and (replica.state is _READY or replica.state is _SUSPECT)
 
 
 def reason_of(reason: str, home_id: str | None, fleet: Fleet) -> str:

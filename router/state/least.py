@@ -6,8 +6,7 @@ the last one, not by how many replicas there are.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from itertools import islice
+from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from router.policy.ring import spot_of
@@ -20,21 +19,33 @@ T = TypeVar("T")
 _SORT_ANEW_SHARE: Final = 4
 """From a quarter of the rows on, sorting all of them is cheaper than moving each."""
 
-_SPOT_END: Final = 1 << 64
+_SPOT_BITS: Final = 64
+_SPOTS: Final = 1 << _SPOT_BITS
 
 
 class LeastFirst(Generic[T]):
-    """Items by id, the least of ``value`` first; among equal ones, by the spots of their ids."""
+    """Items by id, the least of ``value`` first; among equal ones, by the spots of their ids.
 
-    __slots__ = ("_dirty", "_items", "_places", "_rows", "_total", "_value")
+    A row is one whole number, the value above the bits of the spot: those compare fastest.
+    """
+
+    __slots__ = ("_at_spot", "_dirty", "_items", "_places", "_rows", "_total", "_value")
 
     def __init__(self, items: Mapping[str, T], value: Callable[[T], int]) -> None:
         self._items = items
         self._value = value
-        self._places = {name: (value(item), spot_of(name), name) for name, item in items.items()}
+        self._at_spot: dict[int, T] = {}
+        self._places: dict[str, int] = {}
+        self._total = 0
+        for name in sorted(items):
+            item, spot = items[name], spot_of(name)
+            while spot in self._at_spot:
+                spot = (spot + 1) % _SPOTS
+            self._at_spot[spot] = item
+            self._places[name] = (value(item) << _SPOT_BITS) + spot
+            self._total += value(item)
         self._rows = sorted(self._places.values())
         self._dirty: dict[str, None] = {}
-        self._total = sum([row[0] for row in self._rows])
 
     def changed(self, names: dict[str, None]) -> None:
         """The values of these items may have changed; unknown names are left out."""
@@ -47,31 +58,39 @@ class LeastFirst(Generic[T]):
         """
         if self._dirty:
             self._mend()
-        rows, items, at = self._rows, self._items, 0
+        rows, at_spot, at = self._rows, self._at_spot, 0
         found: list[T] = []
         n = len(rows)
         while at < n and len(found) < k:
-            least, end = rows[at][0], at + 1
-            if end < n and rows[end][0] == least:
-                end = bisect_right(rows, (least, _SPOT_END, ""), end)
-                middle = bisect_left(rows, (least, spot, ""), at, end)
+            value, end = rows[at] >> _SPOT_BITS, at + 1
+            if end < n and rows[end] >> _SPOT_BITS == value:
+                end = bisect_left(rows, (value + 1) << _SPOT_BITS, end)
+                middle = bisect_left(rows, (value << _SPOT_BITS) + spot, at, end)
                 reach = n if is_refused else k
                 tied = rows[middle : min(end, middle + reach)] + rows[at : min(middle, at + reach)]
             else:
                 tied = rows[at:end]
-            if is_refused:
-                fit = (items[row[2]] for row in tied if not is_refused(items[row[2]]))
-                found += islice(fit, k - len(found))
-            else:
-                found += [items[row[2]] for row in tied[: k - len(found)]]
+            for row in tied:
+                item = at_spot[row % _SPOTS]
+                if is_refused is None or not is_refused(item):
+                    found.append(item)
+                    if len(found) == k:
+                        break
             at = end
         return found
+
+    @property
+    def fewest(self) -> int:
+        """The smallest value; 0 without items."""
+        if self._dirty:
+            self._mend()
+        return self._rows[0] >> _SPOT_BITS if self._rows else 0
 
     @property
     def most(self) -> int:
         """The largest value; 0 without items."""
         self._mend()
-        return self._rows[-1][0] if self._rows else 0
+        return self._rows[-1] >> _SPOT_BITS if self._rows else 0
 
     @property
     def total(self) -> int:
@@ -93,12 +112,11 @@ class LeastFirst(Generic[T]):
             row = places.get(name)
             if row is None:
                 continue
-            now = value(items[name])
-            before, spot, _ = row
-            if now == before:
+            grown = value(items[name]) - (row >> _SPOT_BITS)
+            if not grown:
                 continue
-            self._total += now - before
-            moved = places[name] = (now, spot, name)
+            self._total += grown
+            moved = places[name] = row + (grown << _SPOT_BITS)
             if not is_sorted_anew:
                 del rows[bisect_left(rows, row)]
                 insort(rows, moved)

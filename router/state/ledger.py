@@ -34,13 +34,14 @@ class Load:
 
 @dataclass(slots=True)
 class Entry:
-    """One request in flight; owned by the ledger, read by others."""
+    """One request in flight; owned by the ledger, read by others. ``load`` is its replica's."""
 
     replica_id: str
     session_key: str
     tokens: int
     prefill_us: int
-    prefill_tokens: int = 0
+    prefill_tokens: int
+    load: Load
     has_begun: bool = False
     is_open: bool = True
 
@@ -92,7 +93,8 @@ class Ledger:
     ) -> Entry:
         """Enter a request that is dispatched now; ``tokens`` are prompt and expected output."""
         prefill_us = max(0, round(prefill_s * _US))
-        entry = Entry(replica_id, session_key, tokens, prefill_us, prefill_tokens)
+        load = self.load(replica_id)
+        entry = Entry(replica_id, session_key, tokens, prefill_us, prefill_tokens, load)
         self._add(entry)
         return entry
 
@@ -101,7 +103,7 @@ class Ledger:
         if not entry.is_open or entry.has_begun:
             return
         entry.has_begun = True
-        load = self.load(entry.replica_id)
+        load = entry.load
         load.backlog_us -= entry.prefill_us
         load.prefill_tokens -= entry.prefill_tokens
         load.decoding += 1
@@ -114,6 +116,7 @@ class Ledger:
         assert entry.is_open, "a closed request cannot move"
         self._remove(entry)
         entry.replica_id = replica_id
+        entry.load = self.load(replica_id)
         entry.prefill_us = max(0, round(prefill_s * _US))
         entry.prefill_tokens = prefill_tokens
         entry.has_begun = False
@@ -126,7 +129,7 @@ class Ledger:
             entry.is_open = False
 
     def _add(self, entry: Entry) -> None:
-        load = self.load(entry.replica_id)
+        load = entry.load
         load.inflight += 1
         load.inflight_tokens += entry.tokens
         load.backlog_us += entry.prefill_us
@@ -136,7 +139,7 @@ class Ledger:
         self._sessions[key] = self._sessions.get(key, 0) + 1
 
     def _remove(self, entry: Entry) -> None:
-        load = self.load(entry.replica_id)
+        load = entry.load
         load.inflight -= 1
         load.inflight_tokens -= entry.tokens
         if entry.has_begun:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     StateListener = Callable[[str, State, State, Event], None]
     """Told of a change: replica, state before, state now, what caused it."""
 
+_PROBE_OK: Final = Event.PROBE_OK
+
 _OBSERVATION_S_MAX: Final = 10.0
 """A load report older than that says nothing about now."""
 
@@ -82,14 +84,17 @@ class Members:
         if replica is None:
             return None
         before = self._fleet.follow(replica, event)
-        if event is Event.PROBE_OK:
+        if event is _PROBE_OK:
             replica.ready_s = now_s
-        if replica.state is State.DOWN and before is not State.DOWN:
+        after = replica.state
+        if after is before:
+            return before
+        if after is State.DOWN:
             # The process is gone or hung: what it held in memory will not be there again.
             self._index.clear(replica_id)
             self._fleet.set_foreign(replica, 0, 0.0)
-        if replica.state is not before and self._on_change is not None:
-            self._on_change(replica_id, before, replica.state, event)
+        if self._on_change is not None:
+            self._on_change(replica_id, before, after, event)
         return before
 
     @property
@@ -134,10 +139,11 @@ class Members:
         if replica is None:
             return
         self._fleet.seen(replica, seen)
-        inflight = max(0, seen.running + seen.waiting - seen.ours)
-        reported_s = replica.rate.linear_s * seen.waiting_uncached_tokens
-        foreign_s = max(0.0, reported_s - seen.ours_backlog_s)
-        self._fleet.set_foreign(replica, inflight, foreign_s if inflight else 0.0)
+        inflight, foreign_s = seen.running + seen.waiting - seen.ours, 0.0
+        if inflight > 0:
+            reported_s = replica.rate.linear_s * seen.waiting_uncached_tokens
+            foreign_s = max(0.0, reported_s - seen.ours_backlog_s)
+        self._fleet.set_foreign(replica, max(0, inflight), foreign_s)
 
     def expire(self, now_s: float) -> list[str]:
         """Remove the replicas whose lease ran out; answer their ids. Old load reports are dropped."""

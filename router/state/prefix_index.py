@@ -9,6 +9,7 @@ capacity and given up in the engine's order: the least recently used end first.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,63 +19,83 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class _Node:
-    """A run of chain values; ``ends`` are canonical bytes from the prompt's start.
+class Node:
+    """A run of chain values from segment ``start`` on; ``ends`` are canonical bytes from the prompt's start.
 
-    Who holds a part of a node holds all of the nodes above it, which it also used no earlier.
+    Who holds a part of a node holds all of the nodes above it, which it also used no earlier. Only the root
+    and nodes that were dropped have no parent, and no run.
     """
 
-    parent: _Node | None
+    parent: Node | None
+    start: int
     run: array[int]
     ends: array[int]
     start_bytes: int
-    children: dict[int, _Node] = field(default_factory=dict)
+    children: dict[int, Node] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
 
 
 class Match:
     """What every replica holds of one chain, found when it is asked for.
 
-    Holds nothing of its own: it is to be asked before the index changes.
+    ``node`` is the deepest that agrees with the chain, in its first ``n`` segments. Holds nothing of its own:
+    it is to be asked before the index changes.
     """
 
-    __slots__ = ("_path",)
+    __slots__ = ("n", "node")
 
-    def __init__(self, path: list[tuple[_Node, int, int]]) -> None:
-        self._path = path
-        path.reverse()
+    def __init__(self, node: Node, n: int) -> None:
+        self.node = node
+        self.n = n
 
     def segments(self, replica_id: str) -> int:
         """How many leading segments a replica holds: the deepest node that it holds a part of tells."""
-        for node, start, n in self._path:
+        node: Node | None = self.node
+        while node is not None:
             held = node.held.get(replica_id)
             if held is not None:
-                return start + min(held, n)
+                return node.start + (min(held, self.n) if node is self.node else held)
+            node = node.parent
         return 0
 
     @property
     def most(self) -> int:
         """The most leading segments that any replica may hold."""
-        for node, start, n in self._path:
-            if node.held:
-                return start + n
-        return 0
+        node, end = self.node, self.node.start + self.n
+        while not node.held:
+            if node.parent is None:
+                return 0
+            end, node = node.start, node.parent
+        return end
 
     def levels(self) -> Iterator[tuple[int, Collection[str]]]:
         """The deepest first: who holds a part of it, and the most segments that any of them may hold.
 
         Who holds a level also holds all shallower ones, and is named there, too.
         """
-        for node, start, n in self._path:
+        node, end = self.node, self.node.start + self.n
+        while True:
             if node.held:
-                yield start + n, node.held.keys()
+                yield end, node.held.keys()
+            if node.parent is None:
+                return
+            end, node = node.start, node.parent
 
     def everyone(self) -> dict[str, int]:
         """The segments of all replicas that hold any."""
+        path = [self.node]
+        while (parent := path[-1].parent) is not None:
+            path.append(parent)
         found: dict[str, int] = {}
-        for node, start, n in reversed(self._path):
-            for replica_id, held in node.held.items():
-                found[replica_id] = start + min(held, n)
+        for node in reversed(path):
+            start = node.start
+            if node is self.node:
+                n = self.n
+                found.update({key: start + min(held, n) for key, held in node.held.items()})
+            elif start:
+                found.update({key: start + held for key, held in node.held.items()})
+            else:
+                found.update(node.held)
         return found
 
 
@@ -84,13 +105,15 @@ class Holdings:
 
     capacity_bytes: int
     held_bytes: int = 0
-    nodes: OrderedDict[_Node, None] = field(default_factory=OrderedDict)
+    nodes: OrderedDict[Node, None] = field(default_factory=OrderedDict)
 
 
-def _common(run: array[int], chain: array[int], at: int) -> int:
-    """How many leading values of ``run`` stand in ``chain`` from ``at`` on."""
-    n = min(len(run), len(chain) - at)
-    if run[:n] == chain[at : at + n]:
+def _common(run: array[int], chain: array[int], at: int, n: int) -> int:
+    """How many of the first ``n`` values of ``run`` stand in ``chain`` from ``at`` on.
+
+    A value stands for all before it: who agrees at one place agrees up to there.
+    """
+    if run[n - 1] == chain[at + n - 1]:
         return n
     low, high = 0, n - 1
     while low < high:
@@ -110,7 +133,7 @@ class PrefixIndex:
 
     def __init__(self) -> None:
         self.bytes_per_token = 4.0
-        self._root = _Node(None, array("Q"), array("I"), 0)
+        self._root = Node(None, 0, array("Q"), array("I"), 0)
         self._holdings: dict[str, Holdings] = {}
 
     def held_bytes(self, replica_id: str) -> int:
@@ -131,27 +154,37 @@ class PrefixIndex:
             self._shrink(replica_id, holdings)
         return holdings
 
-    def match(self, chain: array[int]) -> Match:
-        """What every replica holds of ``chain``; costs by its nodes, not by who holds them."""
-        return Match(self._walk(chain))
+    def match(self, chain: array[int], near: Node | None = None) -> Match:
+        """What every replica holds of ``chain``; costs by its nodes, not by who holds them.
 
-    def hold(self, replica_id: str, chain: array[int], ends: array[int]) -> None:
+        ``near`` is where the chain was matched or held before, or one that it continues: the look begins
+        there if that is still a part of it.
+        """
+        return Match(*self._find(chain, near))
+
+    def hold(
+        self, replica_id: str, chain: array[int], ends: array[int], near: Node | None = None
+    ) -> Node | None:
         """A replica now holds all of ``chain``, most recently used; its oldest ends make room.
 
-        A replica without a stated capacity is not known and holds nothing.
+        Answers where it ends. A replica without a stated capacity is not known and holds nothing.
         """
         holdings = self._holdings.get(replica_id)
         if holdings is None or not chain:
-            return
-        path, nodes = self._insert(replica_id, chain, ends), holdings.nodes
-        for node in reversed(path):
+            return None
+        node = last = self._insert(replica_id, chain, ends, near)
+        nodes = holdings.nodes
+        while node.parent is not None:
             before, n = node.held.get(replica_id, 0), len(node.run)
             if before != n:
                 node.held[replica_id] = n
                 holdings.held_bytes += self._bytes(node, n) - self._bytes(node, before)
                 nodes[node] = None
             nodes.move_to_end(node)
-        self._shrink(replica_id, holdings)
+            node = node.parent
+        if holdings.held_bytes > holdings.capacity_bytes:
+            self._shrink(replica_id, holdings)
+        return last
 
     def clear(self, replica_id: str) -> None:
         """A replica lost its cache (restart, flush); it keeps its capacity."""
@@ -170,48 +203,52 @@ class PrefixIndex:
         self.clear(replica_id)
         self._holdings.pop(replica_id, None)
 
-    def _walk(self, chain: array[int]) -> list[tuple[_Node, int, int]]:
-        """The nodes along ``chain``: node, its start in the chain, how far it agrees."""
-        path: list[tuple[_Node, int, int]] = []
-        node, at, end = self._root, 0, len(chain)
-        while at < end:
+    def _find(self, chain: array[int], near: Node | None) -> tuple[Node, int]:
+        """The deepest node that agrees with ``chain``, and in how many of its segments."""
+        node, n, at, end = self._root, 0, 0, len(chain)
+        # A value stands for all before it: who has it in its place needs no look at what leads there.
+        if near is not None and near.run and near.start < end and chain[near.start] == near.run[0]:
+            child: Node | None = near
+            at = near.start
+        else:
+            child = node.children.get(chain[0]) if end else None
+        while child is not None:
+            node, run = child, child.run
+            n_run = len(run)
+            n = _common(run, chain, at, min(n_run, end - at))
+            at += n
+            if n < n_run or at == end:
+                break
             child = node.children.get(chain[at])
-            if child is None:
-                break
-            n = _common(child.run, chain, at)
-            path.append((child, at, n))
-            if n < len(child.run):
-                break
-            node, at = child, at + n
-        return path
+        return node, n
 
-    def _insert(self, replica_id: str, chain: array[int], ends: array[int]) -> list[_Node]:
-        """Make ``chain`` end at a node's end; answer the path to there."""
-        path: list[_Node] = []
-        node, at = self._root, 0
-        for child, start, n in self._walk(chain):
-            at = start + n
-            node = child if n == len(child.run) else self._split(child, n)
-            path.append(node)
+    def _insert(
+        self, replica_id: str, chain: array[int], ends: array[int], near: Node | None
+    ) -> Node:
+        """Make ``chain`` end at a node's end; answer that node."""
+        node, n = self._find(chain, near)
+        at = node.start + n
+        if n < len(node.run):
+            node = self._split(node, n)
         if at < len(chain):
-            can_extend = path and not node.children and node.held.get(replica_id) == len(node.run)
-            if can_extend:
+            if node.run and not node.children and node.held.get(replica_id) == len(node.run):
                 node.run.extend(chain[at:])
                 node.ends.extend(ends[at:])
             else:
                 start_bytes = ends[at - 1] if at else 0
-                leaf = _Node(node, chain[at:], ends[at:], start_bytes)
+                leaf = Node(node, at, chain[at:], ends[at:], start_bytes)
                 node.children[chain[at]] = leaf
-                path.append(leaf)
-        return path
+                node = leaf
+        return node
 
-    def _split(self, lower: _Node, n: int) -> _Node:
+    def _split(self, lower: Node, n: int) -> Node:
         """Cut a node's run after ``n`` segments; answer the new upper node."""
         parent = lower.parent
         assert parent is not None, "the root is never split"
-        upper = _Node(parent, lower.run[:n], lower.ends[:n], lower.start_bytes)
+        upper = Node(parent, lower.start, lower.run[:n], lower.ends[:n], lower.start_bytes)
         parent.children[upper.run[0]] = upper
         lower.parent = upper
+        lower.start += n
         lower.start_bytes = upper.ends[-1]
         lower.run = lower.run[n:]
         lower.ends = lower.ends[n:]
@@ -240,10 +277,8 @@ class PrefixIndex:
             node = next(iter(holdings.nodes))
             held = node.held[replica_id]
             over = holdings.held_bytes - holdings.capacity_bytes
-            keep = held - 1
             before = self._bytes(node, held)
-            while keep > 0 and before - self._bytes(node, keep) < over:
-                keep -= 1
+            keep = bisect_right(node.ends, node.start_bytes + before - over, 0, held - 1)
             holdings.held_bytes -= before - self._bytes(node, keep)
             if keep:
                 node.held[replica_id] = keep
@@ -252,19 +287,21 @@ class PrefixIndex:
                 del holdings.nodes[node]
             self._prune(node)
 
-    def _prune(self, node: _Node) -> None:
+    def _prune(self, node: Node) -> None:
         """Drop what nobody holds any more: the end of a leaf's run, and empty leaves upward."""
-        current: _Node | None = node
+        current: Node | None = node
         while current is not None and current.parent is not None and not current.children:
-            longest = max(current.held.values(), default=0)
+            longest, parent = max(current.held.values(), default=0), current.parent
+            if not longest:
+                del parent.children[current.run[0]]
+                current.parent = None
+            del current.run[longest:]
+            del current.ends[longest:]
             if longest:
-                del current.run[longest:]
-                del current.ends[longest:]
                 return
-            current.parent.children.pop(current.run[0], None)
-            current = current.parent
+            current = parent
 
     @staticmethod
-    def _bytes(node: _Node, n: int) -> int:
+    def _bytes(node: Node, n: int) -> int:
         """Canonical bytes of a node's first ``n`` segments."""
         return node.ends[n - 1] - node.start_bytes if n else 0

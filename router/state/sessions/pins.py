@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from router.state.prefix_index import Node
 
 
 @dataclass(slots=True)
 class Pin:
     """One session's home and what is known of its last request.
 
-    Home, tokens and times are changed by :class:`Pins` only; the core keeps the rest.
+    Home, tokens and times are changed by :class:`Pins` only; the core keeps the rest. ``place`` is where
+    the prefix index has its last prompt, or had it.
     """
 
     key: str
@@ -32,6 +37,7 @@ class Pin:
     output_tokens: int = 0
     tail: int = 0
     tail_segments: int = 0
+    place: Node | None = None
     away_id: str = ""
     away_count: int = 0
     is_live: bool = False
@@ -110,23 +116,26 @@ class Pins:
 
         ``tokens`` is what the session now occupies at its home: prompt and expected output.
         """
-        pin = self._live.pop(key, None) or self._idle.pop(key, None)
-        if pin is None:
-            pin = Pin(key, home_id, homed_s=now_s, used_s=now_s, created_s=now_s)
-        elif pin.is_live:
+        pin = self._live.get(key)
+        if pin is not None:
+            self._live.move_to_end(key)
             self._uncount(pin)
+        else:
+            pin = self._idle.pop(key, None)
+            if pin is None:
+                pin = Pin(key, home_id, homed_s=now_s, used_s=now_s, created_s=now_s)
+            self._live[key] = pin
         if pin.home_id != home_id:
             pin.home_id = home_id
             pin.homed_s = now_s
         pin.used_s = now_s
         pin.tokens = tokens
         pin.is_live = True
-        self._live[key] = pin
         totals = self.totals(home_id)
         totals.live_sessions += 1
         totals.live_tokens += tokens
         self.changed[home_id] = None
-        if len(self) > self.pins_max:
+        if len(self._live) + len(self._idle) > self.pins_max:
             self._evict_oldest()
         return pin
 

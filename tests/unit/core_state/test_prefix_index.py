@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.state.prefix_index import PrefixIndex
+from router.state.prefix_index import Node, PrefixIndex
 
 _SEGMENT_BYTES = 10
 
@@ -32,10 +32,16 @@ def _match(index: PrefixIndex, values: list[int]) -> dict[str, int]:
     found = match.everyone()
     # The same from the root down, as far as it is held without a gap.
     downward: dict[str, int] = {}
-    for node, start, n in index._walk(array("Q", values)):
+    node, at = index._root.children.get(values[0]) if values else None, 0
+    while node is not None:
+        assert node.start == at
+        n = sum(1 for mine, its in zip(values[at:], node.run, strict=False) if mine == its)
         for name, held in node.held.items():
-            if downward.get(name, 0) == start:
-                downward[name] = start + min(held, n)
+            if downward.get(name, 0) == at:
+                downward[name] = at + min(held, n)
+        at += n
+        is_through = n == len(node.run) and at < len(values)
+        node = node.children.get(values[at]) if is_through else None
     assert found == downward
     assert found == {name: match.segments(name) for name in "abc" if match.segments(name)}
     levels = [(most, set(ids)) for most, ids in match.levels()]
@@ -164,6 +170,7 @@ def test_on_demand_it_is_what_a_plain_index_says(seed: int) -> None:
     dice = random.Random(seed)
     index, plain = _index(10_000, "a", "b", "c"), _PlainIndex("abc")
     chains: list[list[int]] = [[1]]
+    places: list[Node | None] = [None]
     for _ in range(50):
         base = dice.choice(chains)
         grown = base[: dice.randint(1, len(base))] + [
@@ -179,10 +186,13 @@ def test_on_demand_it_is_what_a_plain_index_says(seed: int) -> None:
             index.forget(name)
             index.set_capacity(name, 10_000 * _SEGMENT_BYTES)
             plain.held[name].clear()
-        index.hold(name, *_chain(_unique(grown)))
+        # Places of any age, of other branches and of what was dropped, may be given.
+        places.append(index.hold(name, *_chain(_unique(grown)), dice.choice(places)))
         plain.hold(name, _unique(grown))
         for probe in dice.sample(chains, min(4, len(chains))):
             found = _match(index, _unique(probe))
+            near = index.match(array("Q", _unique(probe)), dice.choice(places))
+            assert found == near.everyone()
             assert found == {name: n for name in "abc" if (n := plain.match(name, _unique(probe)))}
 
 
