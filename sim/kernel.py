@@ -101,11 +101,11 @@ class Kernel:
         """
         if not self.now_s <= at_s < inf:
             raise TimeWentBackError(f"at {self.now_s!r} s something was scheduled for {at_s!r} s")
-        self._serial += 1
+        self._serial = serial = self._serial + 1
         if at_s < self._horizon_s:
-            heappush(self._heap, (at_s, rank, self._serial, do, what))
+            heappush(self._heap, (at_s, rank, serial, do, what))
         else:
-            self._put_far((at_s, rank, self._serial, do, what))
+            self._put_far((at_s, rank, serial, do, what))
 
     def arm(self, alarm: Alarm, at_s: float | None) -> None:
         """Set when an alarm goes off next; None: not at all. Replaces what was set before.
@@ -117,7 +117,7 @@ class Kernel:
             TimeWentBackError: that is before the present moment, or no time at all.
         """
         alarm.at_s = at_s
-        if at_s is None or alarm._queued_s <= at_s:  # noqa: SLF001  (the kernel's own half of it)
+        if at_s is None or alarm._queued_s <= at_s:  # noqa: SLF001
             return
         if not self.now_s <= at_s < inf:
             raise TimeWentBackError(f"at {self.now_s!r} s an alarm was set for {at_s!r} s")
@@ -151,12 +151,13 @@ class Kernel:
                 break
             if heap[0][0] > until_s:
                 break
-            at_s, rank, _, do, what = heappop(heap)
+            at_s, self.rank, _, do, what = heappop(heap)
             self.now_s = at_s
-            self.rank = rank
             n_events += 1
             if do is not None:
                 do(what)
+            elif what._queued_s != at_s:  # noqa: SLF001  (the kernel's own half of it)
+                self._n_stale -= 1
             else:
                 self._ring(what, at_s)
         self.n_events += n_events
@@ -190,9 +191,6 @@ class Kernel:
 
     def _ring(self, alarm: Alarm, at_s: float) -> None:
         """An alarm's entry came up: it goes off, or is set anew if it was put off."""
-        if alarm._queued_s != at_s:  # noqa: SLF001
-            self._n_stale -= 1
-            return
         alarm._queued_s = inf  # noqa: SLF001
         wanted_s = alarm.at_s
         if wanted_s is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sim.jobs.commands import Asked, Outcome
     from sim.scenario.draft import Draft
@@ -73,9 +73,16 @@ class Given(NamedTuple):
 
 
 def asked_of(
-    given: Given, *, slo: dict[str, float | None] | None = None, is_kept: bool = False
+    given: Given,
+    command: str,
+    *,
+    options: Sequence[str] = (),
+    slo: Mapping[str, float | None] | None = None,
+    is_kept: bool = False,
 ) -> Asked:
     """The command: the scenario with everything set, and targets that can be written.
+
+    ``options`` are those that only this command has, as words; ``slo`` says its own.
 
     Raises:
         ScenarioError: the scenario cannot be found or read, or a flag is impossible.
@@ -87,10 +94,15 @@ def asked_of(
     from sim.scenario.errors import ScenarioError
 
     draft = _set(given)
+    words = tuple(_words(given))
+    arguments = [command, *words, *options]
+    if given.policies is not None:
+        arguments += ["--policies", given.policies]
     for key, value in (slo or {}).items():
         if value is not None:
-            flag = "--" + key.removesuffix("_s").replace("_", "-")
-            draft = draft.with_value(f"slo.{key}", value, by=f"{flag} {value:g}")
+            limit = ("--" + key.removesuffix("_s").replace("_", "-"), f"{value:g}")
+            draft = draft.with_value(f"slo.{key}", value, by=" ".join(limit))
+            arguments += limit
     draft.scenario()
     check_writable("--json", given.json_file)
     check_writable("--html", given.html_file)
@@ -107,7 +119,7 @@ def asked_of(
             raise ScenarioError(f"--resume {folder}: cannot be written: {why}") from failure
         say(f"finished runs are kept in {folder}: interrupted, the same command goes on")
     batch = Batch(given.jobs or os.cpu_count() or 1, say, kept)
-    return Asked(draft, tuple(_words(given)), batch)
+    return Asked(draft, words, batch, tuple(arguments))
 
 
 def _set(given: Given) -> Draft:

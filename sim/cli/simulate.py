@@ -59,7 +59,7 @@ def _run_command(
 
     with told():
         given = Given(name, policies, trace, seed, sets, variant, json_file, html_file, jobs)
-        give(commands.run(asked_of(given), is_compared=False), given)
+        give(commands.run(asked_of(given, "run"), is_compared=False), given)
 
 
 @_app.command("compare")
@@ -80,7 +80,7 @@ def _compare_command(
 
     with told():
         given = Given(name, policies, trace, seed, sets, variant, json_file, html_file, jobs)
-        give(commands.run(asked_of(given), is_compared=True), given)
+        give(commands.run(asked_of(given, "compare"), is_compared=True), given)
 
 
 _Over = Annotated[
@@ -123,7 +123,9 @@ def _sweep_command(
         given = Given(
             name, policies, trace, seed, sets, variant, json_file, html_file, jobs, resume
         )
-        asked = asked_of(given, is_kept=True)
+        options = [word for axis in over or () for word in ("--over", axis)]
+        options += ["--reference"] if reference else []
+        asked = asked_of(given, "sweep", options=options, is_kept=True)
         axes = dict(map(axis_of, over)) if over else asked.draft.axes(has_variants=not variant)
         give(commands.sweep(asked, axes, has_reference=reference), given)
 
@@ -168,7 +170,8 @@ def _size_command(
             "tok_per_s_per_user": tok_per_s_per_user,
             "errors_ratio": errors_ratio,
         }
-        asked = asked_of(given, slo=slo, is_kept=True)
+        options = ["--replicas-max", str(replicas_max)]
+        asked = asked_of(given, "size", options=options, slo=slo, is_kept=True)
         give(commands.size(asked, replicas_max=replicas_max), given)
 
 

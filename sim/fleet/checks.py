@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from sim.engine.checks import check_state
 from sim.engine.requests import EndReason
+from sim.workload.play.prompts import common_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +33,15 @@ if TYPE_CHECKING:
     from sim.fleet.parts import Door, Exchange, SimReplica
     from sim.kernel import Kernel
     from sim.measure.recording import Recording
-    from sim.workload.play.turns import PlayedPrompt
+    from sim.workload.play.turns import PlayedPrompt, Run
 
 SAMPLES: Final = 64
 """Moments of a run at which state is checked."""
 
 _SENT_MAX: Final = 1_024
-"""Prompts that are kept for invariant 26; of what is not kept nothing is claimed."""
+"""Prompts of which invariant 26 knows where they lie; of what it has forgotten nothing is claimed."""
+
+_STOP: Final = EndReason.STOP
 
 
 class InvariantBrokenError(AssertionError):
@@ -68,7 +71,7 @@ class Checks:
         self._replicas = replicas
         self._repeat = repeat
         self._held: dict[tuple[int, int], int] = {}
-        self._sent: deque[tuple[Exchange, PlayedPrompt]] = deque()
+        self._sent: deque[tuple[Exchange, tuple[Run, ...]]] = deque()
         self._n_sent = self._n_over = 0
         self._dropped_order = 0
         self._sampled = 0
@@ -98,7 +101,7 @@ class Checks:
             sent.popleft()
         if len(sent) == _SENT_MAX:
             self._dropped_order = sent.popleft()[0].order
-        sent.append((exchange, prompt))
+        sent.append((exchange, prompt.path))
         exchange.order_floor = sent[0][0].order
 
     def placed(self, exchange: Exchange, replica: SimReplica) -> None:
@@ -132,7 +135,7 @@ class Checks:
         """An engine ended a request."""
         if exchange is None:
             return
-        if event.reason is EndReason.STOP and event.output_tokens != exchange.turn.output_tokens:
+        if event.reason is _STOP and event.output_tokens != exchange.turn.output_tokens:
             wanted = exchange.turn.output_tokens
             self.fail(25, f"{event} at {replica.replica_id} instead of {wanted} tokens", exchange)
 
@@ -214,14 +217,12 @@ class Checks:
 
     def _explain(self, replica: SimReplica, exchange: Exchange, cached: int) -> None:
         """More was cached than had been sent before: somebody must have sent it since, or this turn itself."""
-        page = replica.facts.page_tokens
         prompt = exchange.prompt
         assert prompt is not None, "what begins is not over"
         if exchange.tries > 1 or exchange.sends > 1 or self._dropped_order >= exchange.order_floor:
             return
-        last = prompt.pages[cached // page - 1]
-        for other, sent in self._sent:
-            if other is not exchange and (last in sent.pages or last in sent.output_pages):
+        for other, path in self._sent:
+            if other is not exchange and common_tokens(prompt.path, path) >= cached:
                 return
         what = f"{cached} tokens of the prompt cached at {replica.replica_id}"
         self.fail(26, f"{what}; {exchange.ceiling_tokens} were ever sent or answered", exchange)

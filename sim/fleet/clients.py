@@ -11,9 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hashing.rendezvous import rank
-from router.dialect.base import PromptFacts, SessionSource
 from sim.fleet.parts import HOP_S, Exchange
-from sim.fleet.polls import MODEL
 from sim.kernel import Rank
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ BACKOFF_S_MAX: Final = 8.0
 BACKOFF_JITTER: Final = 0.25
 RETRY_AFTER_S_MAX: Final = 60.0
 
-_DIALECT: Final = "openai-chat"
+_ARRIVAL: Final = Rank.ARRIVAL
 
 
 class Clients:
@@ -109,7 +107,7 @@ class Clients:
             delay_s *= 1.0 - BACKOFF_JITTER * self._dice.random()
         exchange.tries += 1
         self._recording.repeated()
-        self._kernel.at(now_s + 2 * HOP_S + delay_s, Rank.ARRIVAL, self._try, exchange)
+        self._kernel.at(now_s + 2 * HOP_S + delay_s, _ARRIVAL, self._try, exchange)
 
     # Turns
 
@@ -117,7 +115,7 @@ class Clients:
         due = next(self._arrivals, None)
         if due is not None:
             self.open += 1
-            self._kernel.at(due.at_s + HOP_S, Rank.ARRIVAL, self._arrive_in_order, due)
+            self._kernel.at(due.at_s + HOP_S, _ARRIVAL, self._arrive_in_order, due)
 
     def _arrive_in_order(self, due: Due) -> None:
         self._next_arrival()
@@ -125,26 +123,16 @@ class Clients:
 
     def _arrive(self, due: Due) -> None:
         """A turn comes to its router for the first time."""
-        turn = due.turn
+        due_s, turn = due
         prompt = self._play.prompt(turn)
-        facts = PromptFacts(
-            dialect=_DIALECT,
-            model=MODEL,
-            is_stream=True,
-            session_key=turn.session_key,
-            session_source=SessionSource.HEADER,
-            chain=prompt.chain,
-            ends_bytes=prompt.ends_bytes,
-            head_segments=prompt.head_segments,
+        exchange = Exchange(turn, due_s, prompt)
+        exchange.row = row = self._recording.sent(
+            due_s, turn.prompt_tokens, turn.output_tokens, prompt.ceiling_tokens
         )
-        exchange = Exchange(turn, due.at_s, prompt, facts)
-        exchange.row = self._recording.sent(
-            due.at_s, turn.prompt_tokens, turn.output_tokens, prompt.ceiling_tokens
-        )
-        if self._from_s <= due.at_s < self._until_s:
+        if self._from_s <= due_s < self._until_s:
             exchange.is_measured = True
             self.waiting += 1
-        self.unfinished[exchange.row] = exchange
+        self.unfinished[row] = exchange
         self._checks.sent(exchange, prompt)
         self._try(exchange)
 
@@ -189,12 +177,12 @@ class Clients:
         """A turn has ended, in whatever way: the session goes on."""
         self._checks.over(exchange)
         exchange.is_over = True
-        exchange.prompt = None
+        exchange.prompt = exchange.ticket = None
         del self.unfinished[exchange.row]
         kernel = self._kernel
         dues = self._play.ended(exchange.turn, now_s + HOP_S)
         self.open += len(dues) - 1
         for due in dues:
-            kernel.at(due.at_s + HOP_S, Rank.ARRIVAL, self._arrive, due)
+            kernel.at(due.at_s + HOP_S, _ARRIVAL, self._arrive, due)
         if not self.open:
             kernel.halt()

@@ -36,6 +36,10 @@ STARTED_TRIES_MAX: Final = 2
 FIRST_EVENT_S: Final = 600.0
 """These three as ``router.edge.limits`` has them."""
 
+_ARRIVAL: Final = Rank.ARRIVAL
+_STOP: Final = EndReason.STOP
+_DONE: Final = Outcome.DONE
+
 _OVERLOADED: Final = 503
 _REJECTED: Final = 400
 
@@ -66,7 +70,7 @@ class Edge:
         self._has_priorities = has_priorities
         self._serial = 0
         self._deadlines: deque[tuple[float, SimReplica, str]] = deque()
-        self._timer = Alarm(Rank.ARRIVAL, self._time_out, None)
+        self._timer = Alarm(_ARRIVAL, self._time_out, None)
         self._is_timing = False
 
     def start(self, exchange: Exchange) -> None:
@@ -241,13 +245,13 @@ class Edge:
             return
         self._recording.inflight(replica.index, -1, now_s)
         exchange.replica = None
-        if event.reason is not EndReason.STOP:
+        if event.reason is not _STOP:
             self._aborted(exchange, replica, now_s)
             return
         turn, began_s = exchange.turn, exchange.began_s
         assert began_s is not None, "an answer begins before it ends"
         usage = Usage(turn.prompt_tokens, event.output_tokens, exchange.cached_tokens)
-        self._finish(exchange, Outcome.DONE, now_s, None, usage)
+        self._finish(exchange, _DONE, now_s, None, usage)
         self._recording.answered(exchange.row, now_s - began_s)
         self._clients.answered(exchange, now_s)
 

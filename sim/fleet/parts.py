@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 from sim.kernel import Alarm, Rank
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from replica.hardware.profiles import EngineFacts
     from router.core import Ticket
-    from router.dialect.base import PromptFacts, Usage
+    from router.dialect.base import Usage
     from router.errors import RouterError, UpstreamError
     from router.state.history import Outcome
     from sim.engine.replica_model import ReplicaModel
@@ -140,7 +140,6 @@ class Exchange:
         "ceiling_tokens",
         "door",
         "due_s",
-        "facts",
         "has_token",
         "held",
         "is_measured",
@@ -160,14 +159,11 @@ class Exchange:
         "turn",
     )
 
-    def __init__(
-        self, turn: PlayedTurn, due_s: float, prompt: PlayedPrompt, facts: PromptFacts
-    ) -> None:
+    def __init__(self, turn: PlayedTurn, due_s: float, prompt: PlayedPrompt) -> None:
         self.turn = turn
         self.due_s = due_s
         self.prompt: PlayedPrompt | None = prompt
         self.ceiling_tokens = prompt.ceiling_tokens
-        self.facts = facts
         self.row = -1
         self.order = self.order_floor = 0
         self.held: SimReplica | None = None
@@ -184,7 +180,7 @@ class Exchange:
         self.door: Door | None = None
         self.replica: SimReplica | None = None
         self.ticket: Ticket | None = None
-        self.tried: list[SimReplica] = []
+        self.tried: Sequence[SimReplica] = ()
 
 
 class Door(Protocol):

@@ -24,7 +24,7 @@ would not change.
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from router.state.fleet import Description, Observation
 from router.state.health import Event, State
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 MODEL = "simulated"
 """The one model that all replicas serve."""
+
+_POLL: Final = Rank.POLL
+_DELIVERY: Final = Rank.DELIVERY
+_READY: Final = State.READY
 
 
 class Poll:
@@ -98,7 +102,7 @@ class Polls:
             report = replica.report(self._kernel.now_s) if replica.is_listening else None
             self._hear((poll, report))
         else:
-            self._kernel.at(self._kernel.now_s, Rank.POLL, self._ask, poll)
+            self._kernel.at(self._kernel.now_s, _POLL, self._ask, poll)
 
     def forget(self, replica: SimReplica) -> None:
         """Ask a replica no more."""
@@ -122,18 +126,18 @@ class Polls:
         poll.is_asleep = False
         kernel = self._kernel
         now_s = kernel.now_s
-        n = self._next(poll, now_s, is_inclusive=kernel.rank < Rank.POLL)
+        n = self._next(poll, now_s, is_inclusive=kernel.rank < _POLL)
         poll.n = n - 1
         if n > 0:
             asked_s = poll.phase_s + (n - 1) * self._period_s
             heard_s = asked_s + self._delay_s
-            if heard_s > now_s or (heard_s == now_s and kernel.rank < Rank.DELIVERY):
+            if heard_s > now_s or (heard_s == now_s and kernel.rank < _DELIVERY):
                 # Asked while it slept, and on its way still: the next is asked when that has come.
                 report = None if poll.was_refused else LoadReport(asked_s)
-                kernel.at(heard_s, Rank.DELIVERY, self._hear, (poll, report))
+                kernel.at(heard_s, _DELIVERY, self._hear, (poll, report))
                 return
         poll.n = n
-        kernel.at(poll.phase_s + n * self._period_s, Rank.POLL, self._ask, poll)
+        kernel.at(poll.phase_s + n * self._period_s, _POLL, self._ask, poll)
 
     def _next(self, poll: Poll, now_s: float, *, is_inclusive: bool) -> int:
         """Which time the replica is asked next: at its phase, a whole number of periods on."""
@@ -151,7 +155,7 @@ class Polls:
             return
         kernel, replica = self._kernel, poll.replica
         report = replica.report(kernel.now_s) if replica.is_listening else None
-        kernel.at(kernel.now_s + self._delay_s, Rank.DELIVERY, self._hear, (poll, report))
+        kernel.at(kernel.now_s + self._delay_s, _DELIVERY, self._hear, (poll, report))
 
     def _hear(self, heard: tuple[Poll, LoadReport | None]) -> None:
         """An answer has come: tell the core, and ask again at the next phase, or sleep."""
@@ -173,7 +177,7 @@ class Polls:
             if at_s < now_s:  # answers take longer than a period
                 poll.n = self._next(poll, now_s, is_inclusive=True)
                 at_s = poll.phase_s + poll.n * self._period_s
-            kernel.at(at_s, Rank.POLL, self._ask, poll)
+            kernel.at(at_s, _POLL, self._ask, poll)
 
     def _refused(self, poll: Poll, now_s: float) -> bool:
         """Nobody listens there; answers whether the poll may sleep."""
@@ -189,33 +193,29 @@ class Polls:
         known = self._core.fleet.get(replica.replica_id)
         if known is None:
             return False
-        if known.state is not State.READY:
+        if known.state is not _READY:
             before = members.heard(replica.replica_id, Event.PROBE_OK, now_s)
             if before in (State.STARTING, State.DOWN) or not known.models:
                 members.described(replica.replica_id, _description(replica))
-        ours = known.load.inflight
+        load = known.load
+        ours = load.inflight
+        running, waiting = report.running, report.waiting
+        uncached, used = report.waiting_uncached_tokens, report.used_tokens
         members.observed(
             replica.replica_id,
             Observation(
-                running=report.running,
-                waiting=report.waiting,
-                waiting_uncached_tokens=report.waiting_uncached_tokens,
-                seen_s=now_s,
-                ours=ours,
-                ours_backlog_s=known.load.backlog_s,
-                used_ratio=report.used_tokens / replica.facts.capacity_tokens,
+                running,
+                waiting,
+                uncached,
+                now_s,
+                ours,
+                load.backlog_s,
+                used / replica.facts.capacity_tokens,
             ),
         )
-        is_empty = not (
-            ours
-            or report.running
-            or report.waiting
-            or report.waiting_uncached_tokens
-            or report.used_tokens
-        )
         return (
-            is_empty
-            and known.state is State.READY
+            not (ours or running or waiting or uncached or used)
+            and known.state is _READY
             and replica.is_listening
             and replica.frozen is None
             and replica.is_idle

@@ -9,13 +9,14 @@ a report that is too old is dropped before it is read; capacities follow a ratio
 from __future__ import annotations
 
 from math import floor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from router.core import CoreParameters, RouterCore
+from router.dialect.base import PromptFacts, SessionSource
 from router.policy import registry
 from router.state.fleet import ReplicaSpec
 from router.state.health import Event
-from sim.fleet.polls import Polls
+from sim.fleet.polls import MODEL, Polls
 from sim.rng import stream
 
 if TYPE_CHECKING:
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     CoreMaker = Callable[[str, int, int, RouterSpec], RouterCore]
     """From policy, seed, the router's number and the routers' description, to one core."""
 
-_PORT = 30_000
-_PINS_LOOKED_AT = 64
+_PORT: Final = 30_000
+_PINS_LOOKED_AT: Final = 64
+_DIALECT: Final = "openai-chat"
+_HEADER: Final = SessionSource.HEADER
 
 
 def plain_core(policy: str, seed: int, number: int, spec: RouterSpec) -> RouterCore:
@@ -103,8 +106,19 @@ class SimRouter:
         """
         if now_s >= self._tick_s:
             self.catch_up(now_s)
-        ticket = self.core.arrive(exchange.facts, now_s)
-        exchange.ticket = ticket
+        prompt = exchange.prompt
+        assert prompt is not None, "only what is not over is placed"
+        facts = PromptFacts(
+            _DIALECT,
+            MODEL,
+            is_stream=True,
+            session_key=exchange.turn.session_key,
+            session_source=_HEADER,
+            chain=prompt.chain,
+            ends_bytes=prompt.ends_bytes,
+            head_segments=prompt.head_segments,
+        )
+        exchange.ticket = ticket = self.core.arrive(facts, now_s)
         record = ticket.record
         replica = self._by_id[record.replica_id]
         return replica, record.reason, record.predicted_cached_tokens

@@ -33,11 +33,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One command: the draft as set, the words that name it again, and how its runs are run."""
+    """One command: the draft as set, and how its runs are run.
+
+    ``words`` are the scenario and what is set in it, ``arguments`` the whole command behind
+    ``homeport sim``; neither says where results go.
+    """
 
     draft: Draft
     words: tuple[str, ...]
     batch: Batch
+    arguments: tuple[str, ...]
 
     def repeat(self, policy: str, at: Mapping[str, object] | None = None) -> str:
         """The command that runs one policy, at one point of a sweep, again."""
@@ -69,8 +74,7 @@ def run(asked: Asked, *, is_compared: bool) -> Outcome:
     jobs = [Job(scenario, name, asked.repeat(name)) for name in names]
     figures = dict(zip(names, asked.batch.run(jobs), strict=True))
     reference = figures.pop(REFERENCE, None)
-    command = "compare" if is_compared else "run"
-    made = document(scenario, command, policies=figures, reference=reference)
+    made = document(scenario, asked.arguments, policies=figures, reference=reference)
     return Outcome([*_title(scenario), "", *table_of(figures, reference)], made)
 
 
@@ -100,7 +104,7 @@ def sweep(asked: Asked, axes: Mapping[str, list[object]], *, has_reference: bool
         told.append({"at": dict(point.at), "policies": figures, "reference": reference})
     scenario = asked.draft.scenario()
     lines = [*_title(scenario, f"over {', '.join(axes)}"), "", *sweep_table(list(axes), told)]
-    return Outcome(lines, document(scenario, "sweep", points=told))
+    return Outcome(lines, document(scenario, asked.arguments, points=told))
 
 
 def size(asked: Asked, *, replicas_max: int) -> Outcome:
@@ -130,7 +134,7 @@ def size(asked: Asked, *, replicas_max: int) -> Outcome:
             }
             for tried in sizing.tried
         ]
-    return Outcome(lines, document(scenario, "size", points=told))
+    return Outcome(lines, document(scenario, asked.arguments, points=told))
 
 
 def _sized(asked: Asked, scenario: Scenario, policy: str, most: int) -> Sizing:

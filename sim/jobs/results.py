@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 
 def document(
     scenario: Scenario,
-    command: str,
+    arguments: Sequence[str],
     *,
     policies: Mapping[str, Figures] | None = None,
     reference: Figures | None = None,
     points: Sequence[Mapping[str, object]] | None = None,
 ) -> dict[str, object]:
-    """All results of one command as plain values."""
+    """All results of one command as plain values; ``arguments`` give them again, behind ``homeport sim``."""
     made: dict[str, object] = {
         "homeport": version("homeport"),
         "scenario": document_of(scenario),
         "seed": scenario.seed,
-        "command": command,
+        "command": arguments[0],
+        "arguments": list(arguments),
         "policies": dict(policies or {}),
         "reference": reference,
     }

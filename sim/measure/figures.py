@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from sim.measure.recording import Recording, Rows
 
 CDF_POINTS: Final = 100
+"""Evenly spaced points of the distribution of TTFT."""
+CDF_TAIL: Final = (0.995, 0.998, 0.999, 0.9995)
+"""Shares at which it has further points: what few requests wait is what is looked at."""
 
 _MINUTE_S: Final = 60.0
 
@@ -172,13 +175,14 @@ def _shares(spread_s: Sequence[float]) -> list[float]:
 
 
 def _cdf(values: list[float]) -> list[tuple[float, float]]:
-    """The values at evenly spaced ranks, the least and the greatest included."""
+    """The values at evenly spaced ranks, the least and the greatest included, and at those of the tail."""
     ordered = sorted(values)
     n = len(ordered)
     if n <= CDF_POINTS:
         return [(value, (i + 1) / n) for i, value in enumerate(ordered)]
-    ranks = [1 + round(k * (n - 1) / (CDF_POINTS - 1)) for k in range(CDF_POINTS)]
-    return [(ordered[r - 1], r / n) for r in ranks]
+    ranks = {1 + round(k * (n - 1) / (CDF_POINTS - 1)) for k in range(CDF_POINTS)}
+    ranks.update(ceil(n * share) for share in CDF_TAIL)
+    return [(ordered[r - 1], r / n) for r in sorted(ranks)]
 
 
 def _over_time(recording: Recording) -> OverTime:

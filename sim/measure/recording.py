@@ -21,13 +21,19 @@ TOLD_REPLICAS: Final = 64
 BUCKETS_MAX: Final = 120
 """Buckets of time at most; a run that goes on has them merged in pairs."""
 
+_ROWS: Final = 4_096
+"""Rows by which the columns grow that are filled in later."""
+
 OPEN: Final = 0
 ANSWERED: Final = 1
 GIVEN_UP: Final = 2
 
 
 class Rows:
-    """One row a request, in order of its first arrival; times are the client's, ``nan`` if not known."""
+    """One row a request, in order of its first arrival; times are the client's, ``nan`` if not known.
+
+    There are as many as ``due_s`` has; columns that are filled in later reach beyond them.
+    """
 
     __slots__ = (
         "cached_tokens",
@@ -56,6 +62,22 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.due_s)
+
+    def add(self, due_s: float, prompt_tokens: int, output_tokens: int, ceiling_tokens: int) -> int:
+        """One more; answers its number."""
+        row = len(self.due_s)
+        self.due_s.append(due_s)
+        self.prompt_tokens.append(prompt_tokens)
+        self.output_tokens.append(output_tokens)
+        self.ceiling_tokens.append(ceiling_tokens)
+        if row == len(self.state):
+            for times in (self.ttft_s, self.decode_s):
+                times.extend(array("d", [nan]) * _ROWS)
+            self.cached_tokens.extend(array("q", [-1]) * _ROWS)
+            for counts in (self.host_tokens, self.predicted_tokens):
+                counts.extend(array("q", [0]) * _ROWS)
+            self.state.extend(array("b", [OPEN]) * _ROWS)
+        return row
 
 
 class Buckets:
@@ -121,19 +143,7 @@ class Recording:
 
     def sent(self, due_s: float, prompt_tokens: int, output_tokens: int, ceiling: int) -> int:
         """A request was sent for the first time; answers its row."""
-        rows = self.rows
-        row = len(rows.due_s)
-        rows.due_s.append(due_s)
-        rows.ttft_s.append(nan)
-        rows.decode_s.append(nan)
-        rows.prompt_tokens.append(prompt_tokens)
-        rows.output_tokens.append(output_tokens)
-        rows.ceiling_tokens.append(ceiling)
-        rows.cached_tokens.append(-1)
-        rows.host_tokens.append(0)
-        rows.predicted_tokens.append(0)
-        rows.state.append(OPEN)
-        return row
+        return self.rows.add(due_s, prompt_tokens, output_tokens, ceiling)
 
     def decided(self, row: int, reason: str, predicted_tokens: int) -> None:
         """A router placed it for the first time in this try."""

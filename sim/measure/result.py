@@ -60,7 +60,8 @@ class ReplicaCurves:
 class Curves:
     """What is drawn.
 
-    ``ttft_cdf`` are about a hundred points (seconds, share of the measured requests at or below).
+    ``ttft_cdf`` are about a hundred points (seconds, share of the measured requests at or below), closer
+    together behind 99 %.
     ``inflight_spread[n]`` is the share of measured replica-time with ``n`` requests in flight.
     """
 

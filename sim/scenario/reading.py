@@ -192,7 +192,17 @@ class Reader:
                     raise self.error(
                         f"workload.{key}", table[key], "without recorded traffic: give --trace PATH"
                     )
+        elif fitted := [key for key in ("preset", "mix") if table.get(key)]:
+            raise self._of_no_effect(fitted[0], mix)
         return spec
+
+    def _of_no_effect(self, key: str, mix: Iterable[str]) -> ScenarioError:
+        """The error of fitted traffic's parameters beside recorded traffic."""
+        path = f"workload.{key}"
+        names = [name for name in mix if f"{path}.{name}" in self._set_by]
+        place = self._place(f"{path}.{names[0]}" if names else path)
+        trace = self._place("workload.trace")
+        return ScenarioError(f"{place}: is for fitted traffic, and {trace} is recorded: give one")
 
     def _mix(self, table: dict[str, object], preset: str) -> dict[str, float]:
         numbers: dict[str, float] = {}

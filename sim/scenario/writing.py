@@ -15,7 +15,9 @@ def document_of(scenario: Scenario) -> dict[str, object]:
     workload = _plain(scenario.workload, "workload")
     if scenario.workload.sessions is not None:
         del workload["sessions_per_replica"]
-    if scenario.workload.mix:
+    if scenario.workload.trace is not None:
+        del workload["preset"]
+    elif scenario.workload.mix:
         workload["mix"] = dict(sorted(scenario.workload.mix.items()))
     document = _plain(scenario, "")
     document["workload"] = workload

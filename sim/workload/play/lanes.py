@@ -230,16 +230,9 @@ class Lanes:
         return self._content.workload.turns.gap_s[line.turn]
 
     def _due(self, line: _Line, at_s: float) -> Due:
-        turns, index = self._content.workload.turns, line.turn
-        turn = _LaneTurn(
-            session_key=line.key,
-            kind=line.kind,
-            prompt_tokens=turns.prompt_tokens[index],
-            output_tokens=turns.output_tokens[index],
-            line=line,
-            index=index,
-        )
-        return Due(at_s, turn)
+        content, index = self._content, line.turn
+        tokens, output_tokens = content.prompt_tokens[index], content.output_tokens[index]
+        return Due(at_s, _LaneTurn(line.key, line.kind, tokens, output_tokens, line, index))
 
     def _spread_s(self) -> float:
         gaps: list[float] = []

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
+Run = tuple[int, int, int]
+"""Part of a prompt: on which branch of which playing (one number), and from which token up to which."""
+
+
 class TurnKind(StrEnum):
     """What a request is to its session."""
 
@@ -51,7 +55,8 @@ class PlayedPrompt:
     ``chain``, ``ends_bytes`` and ``head_segments`` the router's
     (:class:`router.dialect.base.PromptFacts`). ``ceiling_tokens`` is what a cache that never
     forgets would hold of the prompt now: whole pages of what was sent or answered before, by
-    anybody, and never all of it.
+    anybody, and never all of it. ``path`` is where the prompt and its answer lie, and what may follow
+    them: two are equal as far as their paths run together. It is empty where nobody else has any of it.
     """
 
     pages: array[int]
@@ -60,6 +65,7 @@ class PlayedPrompt:
     ends_bytes: array[int]
     head_segments: int
     ceiling_tokens: int
+    path: tuple[Run, ...] = ()
 
 
 class Play(Protocol):

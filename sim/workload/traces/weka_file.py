@@ -188,7 +188,7 @@ class BlockIds:
         if not before or not body:
             return 0, 0
         n = min(len(before), len(body))
-        if body[:n] != before[:n]:
+        if not (body.startswith(before) or before.startswith(body)):
             n = _common_bytes(body, before, n)
         elif len(body) == len(before) or (body if len(body) > n else before)[n : n + 1] == b",":
             return n, self._n_ids - before.count(b",", n)

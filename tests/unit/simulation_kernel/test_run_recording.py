@@ -72,6 +72,21 @@ def test_one_request_of_each_kind() -> None:
     assert result.curves.replicas.hit_ratio[0][0] == 0.8
 
 
+def test_the_distribution_of_ttft_reaches_into_its_tail() -> None:
+    recording = two_replicas()
+    n = 10_000
+    for number in range(n):
+        row = recording.sent(0.0, 1_000, 1, 0)
+        recording.began(row, float(n - number), 0, 0, 0)
+    recording.close(1.0, 0)
+    points = figures(recording, until_s=1.0).curves.ttft_cdf
+    assert points == sorted(points)
+    assert [value for value, _ in points] == [round(share * n) for _, share in points]
+    shares = [share for _, share in points]
+    assert (shares[0], shares[-1], len(shares)) == (1 / n, 1.0, 104)
+    assert {0.995, 0.998, 0.999, 0.9995} <= set(shares)
+
+
 def test_in_flight_is_averaged_over_time_and_varies_across_replicas() -> None:
     recording = two_replicas()
     recording.inflight(0, 2, 1.0)  # (2, 0): mean 1, variance 1

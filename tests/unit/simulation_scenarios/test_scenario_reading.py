@@ -46,7 +46,6 @@ pace = "open"
 sessions = 12
 once = false
 start = "beginning"
-preset = "fast-tools"
 rate_factor = 2
 gap_s_max = 60
 context_tokens_max = 100_000
@@ -112,7 +111,6 @@ def test_every_key_arrives(tmp_path: Path) -> None:
     assert (traffic.sessions, traffic.start) == (12, Start.BEGINNING)
     assert (traffic.rate_factor, traffic.gap_s_max, traffic.context_tokens_max) == (2, 60, 100_000)
     assert not traffic.has_shared_heads
-    assert traffic.preset == "fast-tools"
     assert not traffic.is_once
     first, second = scenario.fleet
     assert first == FleetSpec("b300-tp4-fp8", 2, 500_000, 0, 8, 4096, 3.0, 0.1, speed=0.5)
@@ -128,6 +126,12 @@ def test_every_key_arrives(tmp_path: Path) -> None:
     ]
     assert scenario.faults[1].replicas == (5, 0)
     assert scenario.slo == Slo(ttft_p99_s=5.0, tok_per_s_per_user=80.0, errors_ratio=0.01)
+
+
+def test_what_fitted_traffic_is_drawn_by_arrives(tmp_path: Path) -> None:
+    text = '[workload]\npreset = "fast-tools"\nmix = { heads = 9 }'
+    traffic = drafted(written(tmp_path, text)).scenario().workload
+    assert (traffic.trace, traffic.preset, traffic.mix) == (None, "fast-tools", {"heads": 9.0})
 
 
 def test_nothing_said_is_the_defaults(tmp_path: Path) -> None:
