@@ -81,7 +81,11 @@ class StepTimes:
 
     def prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
         """Seconds of one chunk of ``new_tokens`` behind ``cached_tokens``; 0 for no token."""
-        return self.prefill_batch_s(((new_tokens, cached_tokens),))
+        if not new_tokens:
+            return 0.0
+        row = self.prefill
+        attended = new_tokens * (row.c3 * cached_tokens + row.c4 * new_tokens / 2)
+        return 1e-3 * (row.c0 + row.c1 * sqrt(new_tokens) + row.c2 * new_tokens + attended)
 
     def prefill_batch_s(self, parts: Iterable[tuple[int, int]]) -> float:
         """Seconds of one prefill step that several prompts share, as (new, cached) tokens each.

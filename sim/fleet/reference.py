@@ -142,7 +142,7 @@ class Oracle:
         Raises:
             Refused: no process listens.
         """
-        exchange.tried = []
+        exchange.tried = ()
         replica = self._best(exchange, now_s)
         if replica is None:
             raise Refused("no-replica-ready", "no replica listens", retry_after_s=_RETRY_AFTER_S)
@@ -156,7 +156,7 @@ class Oracle:
         del error
         failed = exchange.held
         assert failed is not None, "what failed was placed before"
-        exchange.tried.append(failed)
+        exchange.tried = (*exchange.tried, failed)
         replica = self._best(exchange, now_s)
         if replica is not None:
             self._held[failed.index] -= 1
