@@ -144,7 +144,7 @@ def _sized(asked: Asked, scenario: Scenario, policy: str, most: int) -> Sizing:
             f"fleet.{number}.replicas": group.replicas
             for number, group in enumerate(tried.fleet, 1)
         }
-        at["workload.sessions"] = tried.workload.sessions
+        at["workload.sessions_in_all"] = tried.workload.sessions_in_all
         (figures,) = asked.batch.run(
             [Job(tried, policy, asked.repeat(policy, at), f"{n_replicas} replicas")]
         )

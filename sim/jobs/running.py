@@ -99,7 +99,7 @@ def run_job(job: Job) -> Done:
 
 def _loaded(spec: WorkloadSpec, seed: int) -> RecordedWorkload:
     """The traffic of ``spec``; how many lanes play it does not matter to it."""
-    key = repr((replace(spec, sessions=None, sessions_per_replica=1.0), seed))
+    key = repr((replace(spec, sessions_in_all=None, sessions_per_replica=1.0), seed))
     if not _last or _last[0].key != key:
         _last[:] = []
         _last[:] = [_Loaded(key, load(spec, seed))]

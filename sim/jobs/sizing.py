@@ -84,7 +84,7 @@ def sized(scenario: Scenario, n_replicas: int) -> Scenario:
     kept = tuple(
         replace(group, replicas=count) for group, count in zip(groups, counts, strict=True) if count
     )
-    workload = replace(scenario.workload, sessions=lanes_of(scenario))
+    workload = replace(scenario.workload, sessions_in_all=lanes_of(scenario))
     return replace(scenario, fleet=kept, workload=workload)
 
 

@@ -29,7 +29,7 @@ VARIANT: Final = "variant"
 
 POINTS_MAX: Final = 2_000
 _FILE_BYTES_MAX: Final = 1 << 20
-_RIVALS: Final = {"sessions": "sessions_per_replica", "sessions_per_replica": "sessions"}
+_RIVALS: Final = {"sessions": "sessions_in_all", "sessions_in_all": "sessions"}
 _MIX: Final = "mix"
 _COMMA: Final = re.compile(r",(?![^\[]*\])")  # not within brackets
 

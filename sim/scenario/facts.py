@@ -59,8 +59,8 @@ def facts_of(group: FleetSpec) -> EngineFacts:
 def lanes_of(scenario: Scenario) -> int:
     """Sessions at a time in the whole fleet, at least one."""
     workload = scenario.workload
-    if workload.sessions is not None:
-        return workload.sessions
+    if workload.sessions_in_all is not None:
+        return workload.sessions_in_all
     return max(1, round(workload.sessions_per_replica * scenario.n_replicas))
 
 

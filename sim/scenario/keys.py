@@ -109,10 +109,15 @@ WORKLOAD: Final = _table(
         "closed: lanes that send when they were answered; open: at recorded times, needs a trace",
         tuple(WorkloadPace),
     ),
-    _number(
-        "sessions_per_replica", "lanes for each replica of the beginning", 0, 10_000, is_above=True
+    Key(
+        "sessions",
+        "at a time, for each replica of the beginning",
+        Kind.NUMBER,
+        "sessions_per_replica",
+        high=10_000,
+        is_above=True,
     ),
-    _count("sessions", "lanes in all, instead of sessions_per_replica", 1, _LANES_MAX),
+    _count("sessions_in_all", "at a time, instead of sessions", 1, _LANES_MAX),
     _flag("once", "each session is played once, then the run ends", "is_once"),
     _choice("start", "where in its first session a lane begins", tuple(Start)),
     _number("rate_factor", "open loop: recorded times are divided by it", 0, 1e6, is_above=True),

@@ -40,7 +40,7 @@ class WorkloadSpec:
     """The traffic. ``trace`` None means fitted: drawn by a ``preset``, changed by name in ``mix``.
 
     Closed loop: ``sessions_per_replica`` lanes for each replica of the fleet's beginning, or
-    ``sessions`` in all. ``is_once``: each session is played once and the run ends when all have, whatever
+    ``sessions_in_all``. ``is_once``: each session is played once and the run ends when all have, whatever
     ``duration_s`` says. Open loop: recorded times divided by ``rate_factor``.
     ``has_shared_heads``: sessions whose tools and system prompt have equal sizes share them across
     lanes. ``output_tokens_asked`` is what clients allow for an answer, which is all that an engine knows
@@ -51,7 +51,7 @@ class WorkloadSpec:
     trace_format: str | None = None
     pace: WorkloadPace = WorkloadPace.CLOSED
     sessions_per_replica: float = 24.0
-    sessions: int | None = None
+    sessions_in_all: int | None = None
     is_once: bool = False
     start: Start = Start.MIDDLE
     rate_factor: float = 1.0

@@ -178,10 +178,10 @@ class Reader:
             raise self.error("workload.mix", mix, _WORDS["mix"])
         values = self._values(rest, "workload")
         spec = WorkloadSpec(**values, mix=self._mix(mix, values.get("preset", _PRESET)))
-        if "sessions" in table and "sessions_per_replica" in table:
+        if "sessions" in table and "sessions_in_all" in table:
             raise ScenarioError(
-                f"{self._place('workload.sessions')}: {spec.sessions} and "
-                f"workload.sessions_per_replica: {spec.sessions_per_replica:g} are both given: give one"
+                f"{self._place('workload.sessions')}: {spec.sessions_per_replica:g} and "
+                f"workload.sessions_in_all: {spec.sessions_in_all} are both given: give one"
             )
         if spec.trace is None:
             for key, needs in (
@@ -264,9 +264,9 @@ class Reader:
             limit = f"{_REPLICAS_MAX:,} replicas in all at most"
             raise self.error("fleet", scenario.n_replicas, limit)
         lanes = scenario.workload.sessions_per_replica * scenario.n_replicas
-        if scenario.workload.sessions is None and lanes > _LANES_MAX:
+        if scenario.workload.sessions_in_all is None and lanes > _LANES_MAX:
             limit = f"{_LANES_MAX:,} sessions in all at most"
-            path = "workload.sessions_per_replica"
+            path = "workload.sessions"
             raise self.error(path, scenario.workload.sessions_per_replica, limit)
         self._check_faults(scenario)
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def document_of(scenario: Scenario) -> dict[str, object]:
     """All of the scenario, defaults too; reading it gives an equal one. What is None is left out."""
     workload = _plain(scenario.workload, "workload")
-    if scenario.workload.sessions is not None:
-        del workload["sessions_per_replica"]
+    if scenario.workload.sessions_in_all is not None:
+        del workload["sessions"]
     if scenario.workload.trace is not None:
         del workload["preset"]
     elif scenario.workload.mix:

@@ -29,7 +29,7 @@ duration_s = 60
 warmup_s = 10
 policies = ["home", "round_robin"]
 [workload]
-sessions = 3
+sessions_in_all = 3
 {mix}
 [[fleet]]
 replicas = 2
@@ -173,7 +173,16 @@ def test_runs_end_up_the_same_in_processes(
 def test_size_finds_the_smallest_fleet(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["size", tiny, "--policies", "home", "--set", "sessions=40", "--set", "duration_s=200"]
+    words = [
+        "size",
+        tiny,
+        "--policies",
+        "home",
+        "--set",
+        "sessions_in_all=40",
+        "--set",
+        "duration_s=200",
+    ]
     words += ["--set", "warmup_s=60", "--ttft-p90", "20", "--json", str(tmp_path / "out.json")]
     assert simulate(words) == 0
     verdict = capsys.readouterr().out.splitlines()[-1]
@@ -286,7 +295,7 @@ def test_shipped_scenarios_are_listed_and_shown(capsys: pytest.CaptureFixture[st
 def test_shipped_scenarios_run_briefly(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     draft = drafted(shipped()[name])
     scenario = draft.scenario()
-    words = ["--set", f"sessions={min(40, scenario.workload.sessions or 40)}"]
+    words = ["--set", "sessions_in_all=40"] if scenario.n_replicas > 1 else []
     words += [
         "--set",
         "duration_s=100",

@@ -89,7 +89,7 @@ def test_a_fleet_of_another_size_keeps_sessions_and_proportions() -> None:
     for size, counts in ((9, [6, 3]), (3, [2, 1]), (4, [3, 1]), (20, [13, 7]), (1, [1])):
         other = sized(scenario, size)
         assert [group.replicas for group in other.fleet] == counts
-        assert other.workload.sessions == 90
+        assert other.workload.sessions_in_all == 90
 
 
 def test_replicas_that_faults_name_stay() -> None:

@@ -57,11 +57,13 @@ def test_the_draft_it_came_from_stays(draft: Draft) -> None:
 
 
 def test_each_way_of_giving_sessions_replaces_the_other(draft: Draft) -> None:
-    draft = draft.with_value("sessions", 5, by="x")
-    assert draft.scenario().workload.sessions == 5
-    draft = draft.with_value("sessions_per_replica", 7, by="x")
-    assert draft.scenario().workload.sessions is None
-    assert draft.with_value("sessions", 5, by="x").scenario().workload.sessions == 5
+    draft = draft.with_value("sessions_in_all", 5, by="x")
+    assert draft.scenario().workload.sessions_in_all == 5
+    draft = draft.with_value("sessions", 7, by="x")
+    assert draft.scenario().workload.sessions_in_all is None
+    assert draft.scenario().workload.sessions_per_replica == 7
+    draft = draft.with_value("sessions_in_all", 5, by="x")
+    assert draft.scenario().workload.sessions_in_all == 5
 
 
 @pytest.mark.parametrize(
@@ -109,9 +111,9 @@ def test_values_are_toml_or_the_text_itself() -> None:
 
 def test_points_are_all_combinations(draft: Draft) -> None:
     points = draft.points({"sessions": [3, 5], "order": ["fcfs", "lpm"]}, by="--over")
-    assert [(p.scenario.workload.sessions, p.scenario.engine.order) for p in points] == [
-        *((3, "fcfs"), (3, "lpm"), (5, "fcfs"), (5, "lpm"))
-    ]
+    assert [
+        (p.scenario.workload.sessions_per_replica, p.scenario.engine.order) for p in points
+    ] == [*((3, "fcfs"), (3, "lpm"), (5, "fcfs"), (5, "lpm"))]
     assert points[1].at == {"sessions": 3, "order": "lpm"}
     with pytest.raises(ScenarioError, match="--over sessions=0: 0 is not allowed"):
         draft.points({"sessions": [1, 0]}, by="--over")

@@ -43,7 +43,7 @@ policies = ["home", "sticky"]
 trace = "there/t.jsonl"
 trace_format = "mooncake"
 pace = "open"
-sessions = 12
+sessions_in_all = 12
 once = false
 start = "beginning"
 rate_factor = 2
@@ -108,7 +108,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
     traffic = scenario.workload
     assert traffic.trace == str(tmp_path / "there/t.jsonl")
     assert (traffic.trace_format, traffic.pace) == ("mooncake", WorkloadPace.OPEN)
-    assert (traffic.sessions, traffic.start) == (12, Start.BEGINNING)
+    assert (traffic.sessions_in_all, traffic.start) == (12, Start.BEGINNING)
     assert (traffic.rate_factor, traffic.gap_s_max, traffic.context_tokens_max) == (2, 60, 100_000)
     assert not traffic.has_shared_heads
     assert not traffic.is_once
@@ -178,8 +178,8 @@ MISTAKES = [
     ("workload = 3", "workload: 3 is not allowed: a table [workload]"),
     ("fleet = [3]", "fleet: [3] is not allowed: tables [[fleet]]"),
     ("[workload]\nsessions = 0", "own.toml: workload.sessions: 0 is not allowed"),
-    ("[workload]\nsessions = 5\nsessions_per_replica = 5", "are both given: give one"),
-    ("[workload]\nsessions_per_replica = 10_000\n[[fleet]]\nreplicas = 4096", "1,000,000 sessions"),
+    ("[workload]\nsessions = 5\nsessions_in_all = 5", "are both given: give one"),
+    ("[workload]\nsessions = 10_000\n[[fleet]]\nreplicas = 4096", "1,000,000 sessions"),
     ("[workload]\ncontext_tokens_max = -5", "workload.context_tokens_max: -5 is not allowed"),
     ("[workload]\npace = 'opne'", "workload.pace: 'opne' is not known; did you mean 'open'?"),
     (
