@@ -16,6 +16,7 @@ HUES: Final = 8
 """Policies with a colour of their own; the next eight repeat them, dotted and hollow."""
 LARGEST: Final = 1e15
 """Numbers beyond it are nothing that was measured."""
+POLICY: Final = "policy"
 FIRST: Final = "home"
 """The policy that has the first colour on every page it is on."""
 
@@ -111,7 +112,7 @@ class Results:
 
 @dataclass(slots=True, frozen=True)
 class Report:
-    """The whole document."""
+    """The whole document. ``noun``: what its entries are."""
 
     document: Mapping[str, object]
     scenario: Mapping[str, object]
@@ -119,6 +120,7 @@ class Report:
     results: Results
     points: tuple[Results, ...]
     legend: tuple[Entry, ...]
+    noun: str = POLICY
 
     @property
     def has_requests(self) -> bool:

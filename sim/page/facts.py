@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from sim.page.document import items, mapping, number, text
-from sim.page.drawing.markup import Markup, element
+from sim.page.drawing.markup import Markup, element, joined
 from sim.page.drawing.units import count, duration, tokens
+from sim.page.sweeping import VARIANT, worded
 
 if TYPE_CHECKING:
-    from sim.page.document import Report
+    from sim.page.document import Report, Results
 
 OWN_PLACE: Final = frozenset({"name", "about", "seed", "duration_s", "warmup_s", "policies"})
 """Keys of a scenario that are told elsewhere or in words of their own."""
-VARIANT: Final = "variant"
-"""The key of a point that is one of the scenario's own variants."""
 DEPTH_MAX: Final = 4
+FOLDED: Final = 12
+"""Values from which a table inside a table of the scenario is folded away."""
 THOUSAND: Final = 1000
 
 
@@ -37,8 +38,10 @@ def facts(report: Report) -> Markup:
     told += [
         (str(key).replace("_", " "), said)
         for key, value in scenario.items()
-        if key not in OWN_PLACE and (said := _said(value, DEPTH_MAX))
+        if key not in OWN_PLACE and (said := _folded(value))
     ]
+    over = [f"{worded(key)} {', '.join(v)}" for key, v in _swept(report.points).items()]
+    told += [("swept", "; ".join(over))] if over else []
     told.append(("version", f"homeport {text(report.document, 'homeport') or 'unknown'}"))
     command = _command(report)
     listed = [element("div", element("dt", name), element("dd", value)) for name, value in told]
@@ -60,6 +63,37 @@ def _window(report: Report) -> list[tuple[str, str]]:
             if len(ends) == 2:  # noqa: PLR2004
                 return [("measured", f"from {duration(ends[0])} to {duration(ends[1])}")]
     return []
+
+
+def _folded(value: object) -> str:
+    """A value in words, long tables inside it to unfold."""
+    if not isinstance(value, Mapping):
+        return _said(value, DEPTH_MAX)
+    long = {
+        key: item
+        for key, item in value.items()
+        if isinstance(item, Mapping) and len(item) >= FOLDED
+    }
+    short = _said({key: item for key, item in value.items() if key not in long}, DEPTH_MAX)
+    details = [
+        element(
+            "details",
+            element("summary", f"{str(key).replace('_', ' ')}: {len(item)} values"),
+            _said(item, DEPTH_MAX - 1),
+            class_="more",
+        )
+        for key, item in long.items()
+    ]
+    return joined([short, *details]) if details else short
+
+
+def _swept(points: Sequence[Results]) -> dict[str, list[str]]:
+    """The swept keys with their values in words, in the order of the points."""
+    found: dict[str, dict[str, None]] = {}
+    for point in points:
+        for key, value in point.at.items():
+            found.setdefault(str(key), {})[_said(value, 1)] = None
+    return {key: list(values) for key, values in found.items()}
 
 
 def _said(value: object, depth: int) -> str:
@@ -118,12 +152,10 @@ def _command(report: Report) -> str:
 
 def _axes(report: Report) -> list[str]:
     """The options that say what a sweep goes over; variants are the scenario's own."""
-    keys: dict[str, dict[str, None]] = {}
-    for point in report.points:
-        for key, value in point.at.items():
-            keys.setdefault(str(key), {})[_said(value, 1).replace(",", "")] = None
     found = [
-        f"--over {shlex.quote(k + '=' + ','.join(v))}" for k, v in keys.items() if k != VARIANT
+        f"--over {shlex.quote(f'{key}=' + ','.join(value.replace(',', '') for value in values))}"
+        for key, values in _swept(report.points).items()
+        if key != VARIANT
     ]
     return [*found, *(["--reference"] if any(point.reference for point in report.points) else [])]
 

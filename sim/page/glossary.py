@@ -89,7 +89,7 @@ TERMS: Final = (
         "collapse",
         (
             "Called so here: a mean TTFT over 4 times the best policy's, with under 85 % of the "
-            "most throughput."
+            "most throughput; of one policy along a sweep, under 85 % of its peak, beyond it."
         ),
     ),
     (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from sim.page.charts.frontier import frontier
+from sim.page.charts.frontier import TITLE, frontier
 from sim.page.charts.over_time import hit_over_time, load_over_time, ttft_over_time
 from sim.page.charts.percentiles import percentiles
 from sim.page.charts.reasons import reasons
@@ -13,19 +14,21 @@ from sim.page.charts.replicas import replicas
 from sim.page.charts.split import split
 from sim.page.charts.spread import spread
 from sim.page.charts.swept import swept
-from sim.page.document import number, report, text
+from sim.page.document import POLICY, number, report, text
 from sim.page.drawing.markup import Markup, element, joined
 from sim.page.drawing.units import ABSENT, count, seconds
 from sim.page.facts import facts
 from sim.page.glossary import glossary
 from sim.page.sizing import answers, sizing
-from sim.page.sweeping import groups
-from sim.page.table import table
-from sim.page.tables import point_tables
+from sim.page.sweeping import crossed, groups
+from sim.page.tables.matrix import matrices
+from sim.page.tables.points import one_table, point_tables
+from sim.page.tables.side_by_side import table
+from sim.page.trends import trends
 from sim.page.words import summary, tiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sim.page.document import Entry, Report
 
@@ -55,7 +58,7 @@ def render(document: Mapping[str, object]) -> str:
         "body",
         element("a", "Skip to the results", href="#results", class_="skip"),
         _header(read, name),
-        _legend(read),
+        _legend(crossed(read)),
         element("main", *_sections(read), id="results"),
         _footer(read),
         element("script", _asset("page.js")),
@@ -69,7 +72,7 @@ def _asset(name: str) -> Markup:
 
 def _header(read: Report, name: str) -> Markup:
     about = text(read.scenario, "about")
-    found = answers(read) or summary(read)
+    found = answers(read) or trends(crossed(read)) or summary(read)
     switch = element(
         "button", "Light / dark", type="button", id="theme", class_="switch", hidden=""
     )
@@ -85,7 +88,7 @@ def _header(read: Report, name: str) -> Markup:
 
 
 def _legend(read: Report) -> Markup:
-    """Every policy with its colour; with a script, buttons that hide and show it everywhere."""
+    """Every entry with its colour; with a script, buttons that hide and show it everywhere."""
     if len(read.legend) < LEGEND_FROM:
         return Markup()
     chips = [
@@ -100,7 +103,7 @@ def _legend(read: Report) -> Markup:
         )
         for entry in read.legend
     ]
-    return element("nav", *chips, class_="legend", aria_label="Policies shown in all charts")
+    return element("nav", *chips, class_="legend", aria_label="Shown in all charts")
 
 
 def _sections(read: Report) -> list[Markup]:
@@ -142,13 +145,38 @@ def _compared(read: Report) -> list[Markup]:
 
 
 def _swept(read: Report) -> list[Markup]:
-    found: list[Markup] = []
-    for index, group in enumerate(groups(read)):
-        runs = group.runs(read.legend)
-        title = f"Over {group.name}" + (f", with {group.label}" if group.label else "")
-        charts = [*swept(group, read.legend), frontier(runs, swept=group.name)]
-        found.append(_section(f"sweep-{index}", title, _grid(*charts), point_tables(group, index)))
-    return found
+    """The points along the swept key; of one policy first as curves of the other keys' values."""
+    shown = crossed(read)
+    sections = [_over(shown, "sweep")] if groups(shown) else []
+    if shown is not read and any(point.reference for point in read.points):
+        sections.append(_over(read, "apart"))
+    return sections
+
+
+def _over(read: Report, name: str) -> Markup:
+    found = groups(read)
+    key = found[0].name
+    is_policies = read.noun == POLICY
+    runs = [group.runs(read.legend) for group in found]
+    wide = [
+        frontier(run, group.titled(TITLE), swept=key, noun=read.noun, around=runs)
+        for group, run in zip(found, runs, strict=True)
+    ]
+    is_alone = all(len(point.all) == 1 for point in read.points)
+    tables: list[Markup] = []
+    if not is_alone:
+        tables = matrices(found, read.legend, noun=read.noun, is_ranked=is_policies)
+    lines = swept(found, read.legend)
+    # Several policies are compared by their figures; one, and a ladder of variants, by its curves.
+    is_compared = is_policies and not is_alone
+    cards = [*tables, *lines, *wide] if is_compared else [*wide, *tables, *lines]
+    details = [
+        one_table(group) if is_alone else point_tables(group, f"{name}-{n}", read.noun)
+        for n, group in enumerate(found)
+    ]
+    against = " and against the reference" if name == "apart" else ""
+    by = f", by {read.noun}" if not is_policies else against
+    return _section(name, f"Over {key}{by}", _grid(*cards), *details)
 
 
 def _section(name: str, title: str, *content: str) -> Markup:
@@ -167,9 +195,8 @@ def _grid(*cards: Markup) -> Markup:
 
 def _footer(read: Report) -> Markup:
     """What depends on the machine is told here alone."""
-    took = [
-        said for one in (read.results, *read.points) for entry in one.all if (said := _took(entry))
-    ]
+    runs = [entry for one in (read.results, *read.points) for entry in one.all]
+    took = [_all_took(runs)] if read.points else [said for entry in runs if (said := _took(entry))]
     version = text(read.document, "homeport")
     seed = number(read.document, "seed")
     parts = [f"homeport {version}" if version else "homeport"]
@@ -178,8 +205,17 @@ def _footer(read: Report) -> Markup:
     return element(
         "footer",
         element("p", joined(parts, ", ")),
-        element("p", f"Wall time: {'; '.join(took)}.") if took else Markup(),
+        element("p", f"Wall time: {'; '.join(took)}.") if any(took) else Markup(),
     )
+
+
+def _all_took(runs: Sequence[Entry]) -> str:
+    """The wall time of many runs together; empty where nobody took it."""
+    known = [wall_s for entry in runs if (wall_s := entry.number("wall_s")) is not None]
+    total = sum(entry.number("requests_total") or 0.0 for entry in runs)
+    if not known:
+        return ""
+    return f"{len(known)} runs {seconds(math.fsum(known))} for {count(total)} requests"
 
 
 def _took(entry: Entry) -> str:

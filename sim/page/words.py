@@ -1,4 +1,4 @@
-"""What the figures say, in sentences made from them."""
+"""What the figures of one point say, in sentences made from them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from sim.page.drawing.markup import Markup, element, joined
 from sim.page.drawing.units import count, percent, seconds, times, tokens
-from sim.page.sweeping import groups, titled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sim.page.document import Entry, Report, Results
-    from sim.page.sweeping import Group
 
 MEAN: Final = ("ttft_s", "mean")
 P99: Final = ("ttft_s", "p99")
@@ -29,8 +27,6 @@ NAMED: Final = 4
 
 def summary(report: Report) -> list[Markup]:
     """The findings, the most important first; one that says why where there are none."""
-    if report.points:
-        return _swept(report) or [Markup("The sweep holds no measured point.")]
     if not report.has_requests:
         return [
             Markup(
@@ -83,7 +79,7 @@ def _leads(results: Results, leader: Entry) -> Markup:
     tail = best(results, P99)
     if len(results.entries) == 1:
         parts.append(f" answers after {seconds(mean_s)} in the mean and {seconds(p99_s)} at p99")
-    elif tail is None or tail is leader or _ratio(leader, tail, P99) <= CLOSE:
+    elif tail is None or tail is leader or ratio(leader, tail, P99) <= CLOSE:
         parts.append(
             f" answers soonest: TTFT {seconds(mean_s)} in the mean, {seconds(p99_s)} at p99"
         )
@@ -100,7 +96,7 @@ def _leads(results: Results, leader: Entry) -> Markup:
 def _distance(results: Results, leader: Entry) -> str:
     if results.reference is None:
         return ""
-    near, far = (_ratio(leader, results.reference, path) for path in (MEAN, P99))
+    near, far = (ratio(leader, results.reference, path) for path in (MEAN, P99))
     if not near:
         return ""
     tail = f" and {times(far)}" if far else ""
@@ -129,7 +125,7 @@ def _costs(results: Results, leader: Entry) -> Markup:
         and (top.number("cached_ratio") or 0.0) - hit >= LEAST_POINTS
     ):
         parts += ["; the highest, ", percent(top.number("cached_ratio")), " of ", policy(top)]
-        parts.append(f", comes with {times(_ratio(top, leader, MEAN))} its mean TTFT")
+        parts.append(f", comes with {times(ratio(top, leader, MEAN))} its mean TTFT")
     rate = leader.number(*RATE)
     if rate is not None:
         parts.append(f". Throughput is {tokens(rate)} tokens a minute and GPU")
@@ -146,7 +142,7 @@ def _falls(results: Results) -> Markup:
     verb = "collapses" if len(fallen) == 1 else "collapse"
     most = f"{seconds(worst.number(*MEAN))} in the mean and {tokens(worst.number(*RATE))} tokens a minute and GPU"
     return joined(
-        [_listed(fallen), f" {verb} here: ", "" if len(fallen) == 1 else "up to ", most, "."]
+        [listed(fallen), f" {verb} here: ", "" if len(fallen) == 1 else "up to ", most, "."]
     )
 
 
@@ -161,7 +157,8 @@ def _fails(results: Results) -> Markup:
     return joined([who, " had requests that failed, ", *ending, "."])
 
 
-def _listed(entries: Sequence[Entry]) -> Markup:
+def listed(entries: Sequence[Entry]) -> Markup:
+    """Their names in a sentence, of many the first."""
     names = [policy(entry) for entry in entries[:NAMED]]
     if len(entries) > NAMED:
         return joined([joined(names, ", "), f" and {len(entries) - NAMED} more"])
@@ -170,59 +167,10 @@ def _listed(entries: Sequence[Entry]) -> Markup:
     )
 
 
-def _ratio(entry: Entry, base: Entry, path: tuple[str, ...]) -> float:
+def ratio(entry: Entry, base: Entry, path: tuple[str, ...]) -> float:
     """How many times the base's; 0 where it is not known."""
     value, other = entry.number(*path), base.number(*path)
     return value / other if value is not None and other else 0.0
-
-
-def _swept(report: Report) -> list[Markup]:
-    found: list[Markup] = []
-    for group in groups(report):
-        measured = [point for point in group.points if best(point, MEAN) is not None]
-        if measured:
-            found.append(_along(group, measured))
-    return found
-
-
-def _along(group: Group, measured: Sequence[Results]) -> Markup:
-    """Who leads at how many points of a group, the ends of its range, and where who falls."""
-    wins: dict[int, int] = {}
-    leaders: dict[int, Entry] = {}
-    for point in measured:
-        leader = best(point, MEAN)
-        if leader is not None:
-            wins[leader.slot] = wins.get(leader.slot, 0) + 1
-            leaders[leader.slot] = leader
-    top = leaders[min(wins, key=lambda slot: (-wins[slot], slot))]
-    parts: list[str] = [f"With {group.label}, "] if group.label else []
-    parts += [
-        policy(top),
-        f" has the least mean TTFT at {wins[top.slot]} of {len(measured)} points",
-    ]
-    for point in (measured[0], measured[-1]):
-        here = next((entry for entry in point.entries if entry.slot == top.slot), None)
-        if here is not None:
-            far = _ratio(here, point.reference, MEAN) if point.reference else 0.0
-            tail = f" ({times(far)} the reference's)" if far else ""
-            parts.append(
-                f"{':' if point is measured[0] else ','} {seconds(here.number(*MEAN))}{tail} at {titled({group.key: point.at.get(group.key)})}"
-            )
-        if len(measured) == 1:
-            break
-    parts.append(".")
-    falls = [(point, fallen) for point in measured if (fallen := collapsed(point))]
-    if falls:
-        point, fallen = falls[0]
-        where = titled({group.key: point.at.get(group.key)})
-        parts += [
-            " From ",
-            where,
-            " on ",
-            _listed(fallen),
-            " collapses." if len(fallen) == 1 else " collapse.",
-        ]
-    return joined(parts)
 
 
 def tiles(report: Report) -> Markup:

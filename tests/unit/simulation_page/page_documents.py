@@ -167,3 +167,49 @@ def sized() -> dict[str, Any]:
         for replicas in (4, 8, 6, 5)
     ]
     return compared(command="size", policies={}, reference=None, points=points)
+
+
+LADDER = {"bf16": (5, 1.0), "fp8-kv": (10, 2.5), "host-tier": (22, 5.0)}
+"""At how many users each variant peaks, and how many times the first one's throughput."""
+USERS = (2, 5, 10, 16, 22)
+
+
+def laddered(*, has_reference: bool = False, **changed: object) -> dict[str, Any]:
+    """One policy over variants and users: beyond the peak half of the throughput and the cache is lost."""
+    points = [
+        {
+            "at": {"variant": variant, "sessions": users},
+            "policies": {
+                "home": figures(
+                    users / 10,
+                    curves=None,
+                    tok_per_s_per_user=100.0 * worth - users,
+                    tokens_per_min_per_gpu=worth
+                    * 100_000
+                    * (users / peak if users <= peak else 0.5),
+                    cached_ratio=0.95 if users <= peak else 0.25,
+                )
+            },
+            "reference": figures(users / 20, curves=None) if has_reference else None,
+        }
+        for variant, (peak, worth) in LADDER.items()
+        for users in USERS
+    ]
+    return compared(command="sweep", policies={}, reference=None, points=points, **changed)
+
+
+def contested() -> dict[str, Any]:
+    """Fourteen policies over five loads and two orders, each slower than the one before it."""
+    points = [
+        {
+            "at": {"workload.sessions_per_replica": load, "engine.order": order},
+            "policies": {
+                name: figures((1.0 + rank) * load / 16, curves=None)
+                for rank, name in enumerate(reversed(POLICIES))
+            },
+            "reference": figures(0.3 * load / 16, curves=None),
+        }
+        for order in ("lof", "fcfs")
+        for load in (16, 24, 32, 40, 48)
+    ]
+    return compared(command="sweep", policies={}, reference=None, points=points)

@@ -187,10 +187,10 @@ def test_a_sweep_is_drawn_along_its_key_in_order_a_group_for_each_other_key() ->
     document = swept()
     said = text_of(document)
     assert "With order fcfs, home has the least mean TTFT at 3 of 3 points" in said
-    assert "800 ms (2.0\N{MULTIPLICATION SIGN} the reference's) at sessions per replica 24" in said
-    assert "Over sessions per replica, with order lof" in said
+    assert "800 ms (2.0\N{MULTIPLICATION SIGN} the reference's) at 24 sessions per replica" in said
+    assert "Mean TTFT over sessions per replica, order lof" in said
     written = render(document)
-    chosen = re.findall(r'<label for="points-0-\d">([^<]*)</label>', written)
+    chosen = re.findall(r'<label for="points-sweep-0-\d">([^<]*)</label>', written)
     assert chosen == [f"sessions per replica {load}" for load in (24, 32, 48)]
     again = html.unescape(re.search(r"<code>(.*?)</code>", written)[1])  # type: ignore[index]
     assert "--over engine.order=fcfs,lof --over workload.sessions_per_replica=48,24,32" in again
@@ -233,7 +233,7 @@ def test_more_points_than_can_be_chosen_are_all_there_to_unfold() -> None:
     points = [
         {
             "at": {"workload.sessions_per_replica": load},
-            "policies": {"home": figures(load / 10, curves=None)},
+            "policies": {name: figures(load / 10, curves=None) for name in ("home", "sticky")},
         }
         for load in range(1, 31)
     ]

@@ -15,8 +15,10 @@ from sim.page import render
 from tests.unit.simulation_page.page_documents import (
     POLICIES,
     compared,
+    contested,
     curves,
     figures,
+    laddered,
     scenario,
     sized,
     swept,
@@ -55,6 +57,9 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "no curves": compared(policies={"home": figures(curves=None)}),
     "many replicas": compared(policies={"home": figures(curves=curves(1.0, replicas=512))}),
     "sweep": swept(),
+    "ladder": laddered(),
+    "ladder with a reference": laddered(has_reference=True),
+    "fourteen over a sweep": contested(),
     "size": sized(),
     "no policy": compared(policies={}, reference=None),
     "no point": compared(command="sweep", policies={}, reference=None, points=[]),
@@ -161,6 +166,10 @@ def test_fourteen_policies_on_sixty_four_replicas_are_less_than_one_and_a_half_m
     assert len(written.encode()) < 1_500_000
 
 
+def test_fourteen_policies_over_ten_points_are_less_than_one_and_a_half_megabytes() -> None:
+    assert len(render(contested()).encode()) < 1_500_000
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
@@ -182,7 +191,7 @@ def paths(value: object, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-BROKEN = [compared({"home": 0.8, "sticky": 2.0}), swept(), sized()]
+BROKEN = [compared({"home": 0.8, "sticky": 2.0}), swept(), laddered(), sized()]
 
 
 @settings(deadline=None, max_examples=60)

@@ -57,8 +57,11 @@ COLUMNS: Final = (
 )
 
 
-def table(results: Results, caption: str) -> Markup:
-    """All policies by mean TTFT and the reference, a row each. Columns that nobody has are named below."""
+def table(results: Results, caption: str, *, noun: str = "policy") -> Markup:
+    """All entries by mean TTFT and the reference, a row each. Columns that nobody has are named below.
+
+    ``noun``: what a row is.
+    """
     if not results.entries:
         return element("p", "The results hold no policy.", class_="absent")
     shown = [c for c in COLUMNS if any(e.number(*c.path) is not None for e in results.all)]
@@ -69,11 +72,14 @@ def table(results: Results, caption: str) -> Markup:
     drawn = element(
         "table",
         element("caption", caption),
-        element("thead", _groups(shown), _titles(shown)),
+        element("thead", _groups(shown), _titles(shown, noun)),
         element("tbody", *body),
     )
     box = element("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=caption)
-    return element("div", box, _key(results, lacking), class_="table")
+    key = keys(
+        has_best=len(results.entries) > 1, has_far=results.reference is not None, lacking=lacking
+    )
+    return element("div", box, key, class_="table")
 
 
 def _groups(shown: Sequence[Column]) -> Markup:
@@ -85,29 +91,34 @@ def _groups(shown: Sequence[Column]) -> Markup:
     return element("tr", *cells, class_="groups")
 
 
-def _titles(shown: Sequence[Column]) -> Markup:
+def _titles(shown: Sequence[Column], noun: str) -> Markup:
     first = [n == 0 or shown[n - 1].group != column.group for n, column in enumerate(shown)]
     cells = [
         element("th", column.title, scope="col", class_="first" if is_first else None)
         for column, is_first in zip(shown, first, strict=True)
     ]
-    return element("tr", element("th", "policy", scope="col", class_="name"), *cells)
+    return element("tr", element("th", noun, scope="col", class_="name"), *cells)
 
 
 def _row(entry: Entry, results: Results, shown: Sequence[Column]) -> Markup:
     rule = entry.figures.get("rule")
     name = entry.name + (f" ({rule})" if isinstance(rule, str) and rule else "")
-    head = element(
-        "th", element("i", class_="swatch"), name, scope="row", class_="name", title=name
-    )
     cells = [
-        _cell(entry, results, column, is_first=n == 0 or shown[n - 1].group != column.group)
+        cell(entry, results, column, is_first=n == 0 or shown[n - 1].group != column.group)
         for n, column in enumerate(shown)
     ]
-    return element("tr", head, *cells, class_=entry.css, data_p=entry.key)
+    return element("tr", heading(name), *cells, class_=entry.css, data_p=entry.key)
 
 
-def _cell(entry: Entry, results: Results, column: Column, *, is_first: bool) -> Markup:
+def heading(name: str) -> Markup:
+    """The head of an entry's row, with its colour."""
+    return element(
+        "th", element("i", class_="swatch"), name, scope="row", class_="name", title=name
+    )
+
+
+def cell(entry: Entry, results: Results, column: Column, *, is_first: bool) -> Markup:
+    """One figure of an entry: marked where it is the best of the results, or far from their reference."""
     value = entry.number(*column.path)
     classes = ["first"] if is_first else []
     if value is None:
@@ -155,11 +166,12 @@ def _share(value: float, results: Results, column: Column) -> float:
     return value / top if top > 0 else 0.0
 
 
-def _key(results: Results, lacking: Sequence[str]) -> Markup:
+def keys(*, has_best: bool, has_far: bool, lacking: Sequence[str] = ()) -> Markup:
+    """What the marks of a table say, and which figures nobody has."""
     parts = []
-    if len(results.entries) > 1:
+    if has_best:
         parts.append(element("span", "bold with a mark: best of its column", class_="key best"))
-    if results.reference is not None:
+    if has_far:
         parts.append(
             element("span", f"more than {FAR:g} times worse than the reference", class_="key far")
         )
