@@ -15,7 +15,7 @@ from router.errors import UpstreamError
 from router.policy.view import Price, RouteRequest
 from router.state.estimate import EstimateParameters, continues, estimate
 from router.state.fleet import Fleet
-from router.state.health import Event
+from router.state.health import Event, State
 from router.state.history import History, Outcome, RequestRecord
 from router.state.homes import home_after, is_usable, reason_of
 from router.state.ledger import Ledger
@@ -43,6 +43,7 @@ _FREE: Final = Price()
 _CHAIN: Final = SessionSource.CHAIN
 _SOURCE_NAMES: Final = {source: source.value for source in SessionSource}
 _REQUEST_OK: Final = Event.REQUEST_OK
+_READY: Final = State.READY
 
 
 @dataclass(slots=True, frozen=True)
@@ -169,7 +170,9 @@ class RouterCore:
             Refused: no replica may take it (``no-replica-ready``), or all are at their limit
                 (``saturated``, with the time after which one is expected to be free).
         """
-        key = self._session_key(facts)
+        key = facts.session_key
+        if facts.session_source is _CHAIN:
+            key = self.tails.find(facts.chain, facts.head_segments) or key
         pin = self.pins.get(key)
         home_id = None if pin is None else pin.home_id
         view = self.fleet.view(home_id=home_id)
@@ -187,6 +190,7 @@ class RouterCore:
             reason_of(ranking.reason, home_id, self.fleet),
             arrived_s=now_s,
             prompt_tokens=request.prompt_tokens,
+            prices=ranking.prices,
         )
         replica, entry = self._place(request, record, ranking, None)
         spec = replica.spec
@@ -242,7 +246,9 @@ class RouterCore:
         ticket.place = self.index.hold(
             record.replica_id, facts.chain, facts.ends_bytes, ticket.held.place
         )
-        self._members.heard(record.replica_id, _REQUEST_OK, now_s)
+        replica = self.fleet.get(record.replica_id)
+        if replica is not None and replica.state is not _READY:
+            self._members.heard(record.replica_id, _REQUEST_OK, now_s)
 
     def finish(
         self,
@@ -261,18 +267,20 @@ class RouterCore:
         self.ledger.close(ticket.entry)
         record.outcome = outcome
         record.ended_s = now_s
-        record.error_code = None if error is None else error.code
+        replica = self.fleet.get(record.replica_id)
         if usage is not None:
-            self._learn(ticket, usage)
-        if isinstance(error, UpstreamError) and record.began_s is not None:
-            self._members.blame(ticket.replica_id, error, now_s)
-        self._count(record)
+            self._learn(ticket, usage, replica)
+        if error is not None:
+            record.error_code = error.code
+            if isinstance(error, UpstreamError) and record.began_s is not None:
+                self._members.blame(record.replica_id, error, now_s)
+        self.history.ended(record)
+        if replica is not None:
+            counters = replica.counters
+            counters.requests += 1
+            counters.prompt_tokens += record.reported_prompt_tokens or 0
+            counters.cached_tokens += record.reported_cached_tokens or 0
         return record
-
-    def _session_key(self, facts: PromptFacts) -> str:
-        if facts.session_source is not _CHAIN:
-            return facts.session_key
-        return self.tails.find(facts.chain, facts.head_segments) or facts.session_key
 
     def _route_request(
         self, facts: PromptFacts, key: str, pin: Pin | None, now_s: float
@@ -281,16 +289,16 @@ class RouterCore:
         guess = estimate(facts, pin, match, self.ratio, self.answers, parameters=self._p.estimate)
         home_id = None if pin is None else pin.home_id
         request = RouteRequest(
-            session_key=key,
-            prompt_tokens=guess.prompt_tokens,
-            output_tokens=guess.output_tokens,
-            serial=self._serial,
-            home_id=home_id,
-            home_age_s=0.0 if pin is None else now_s - pin.homed_s,
-            session_inflight=0 if home_id is None else self.ledger.session_inflight(key, home_id),
-            is_auxiliary=guess.is_auxiliary,
-            cached_tokens=guess.cached_tokens,
-            head_key=guess.head_key,
+            key,
+            guess.prompt_tokens,
+            guess.output_tokens,
+            self._serial,
+            home_id,
+            0.0 if pin is None else now_s - pin.homed_s,
+            0 if home_id is None else self.ledger.session_inflight(key, home_id),
+            guess.is_auxiliary,
+            guess.cached_tokens,
+            guess.head_key,
         )
         return request, guess
 
@@ -342,30 +350,26 @@ class RouterCore:
             pin.parent_key = ticket.facts.parent_key
         pin.n_requests += record.n_tries == 1
 
-    def _learn(self, ticket: Ticket, usage: Usage) -> None:
+    def _learn(self, ticket: Ticket, usage: Usage, replica: Replica | None) -> None:
         """An engine reported its counts: correct the ratio, the pin and the session's tail."""
         record, facts = ticket.record, ticket.facts
-        replica = self.fleet.get(record.replica_id)
         if usage.cached_tokens is None and replica is not None and replica.reports_cached:
             usage = replace(usage, cached_tokens=0)
         record.reported_prompt_tokens = usage.prompt_tokens
         record.reported_cached_tokens = usage.cached_tokens
         record.output_tokens = usage.output_tokens
+        prompt_bytes, prompt_tokens, chain = facts.prompt_bytes, usage.prompt_tokens, facts.chain
         self.ratio.learn(
-            facts.model,
-            facts.dialect,
-            prompt_bytes=facts.prompt_bytes,
-            prompt_tokens=usage.prompt_tokens,
+            facts.model, facts.dialect, prompt_bytes=prompt_bytes, prompt_tokens=prompt_tokens
         )
         pin = self.pins.get(record.session_key)
-        if pin is None or ticket.request.is_auxiliary or not facts.chain:
+        if pin is None or ticket.request.is_auxiliary or not chain:
             return
-        is_branch = not ticket.continues and pin.prompt_tokens > usage.prompt_tokens
+        is_branch = not ticket.continues and pin.prompt_tokens > prompt_tokens
         if is_branch and record.replica_id != pin.home_id:
             return
         # Another request of the session may have ended since this one came: it may go on from that.
-        is_next = continues(facts, pin) and usage.prompt_tokens > pin.prompt_tokens
-        if is_next and usage.cached_tokens:
+        if usage.cached_tokens and prompt_tokens > pin.prompt_tokens and continues(facts, pin):
             self.answers.learn(
                 facts.model,
                 facts.dialect,
@@ -373,17 +377,7 @@ class RouterCore:
                 beyond_tokens=usage.cached_tokens - pin.prompt_tokens,
             )
         if facts.session_source is _CHAIN:
-            self.tails.move(pin.key, pin.tail, facts.chain[-1])
-        pin.tail, pin.tail_segments, pin.place = facts.chain[-1], len(facts.chain), ticket.place
-        pin.prompt_bytes, pin.prompt_tokens = facts.prompt_bytes, usage.prompt_tokens
+            self.tails.move(pin.key, pin.tail, chain[-1])
+        pin.tail, pin.tail_segments, pin.place = chain[-1], len(chain), ticket.place
+        pin.prompt_bytes, pin.prompt_tokens = prompt_bytes, prompt_tokens
         pin.output_tokens = usage.output_tokens
-
-    def _count(self, record: RequestRecord) -> None:
-        self.history.ended(record)
-        replica = self.fleet.get(record.replica_id)
-        if replica is None:
-            return
-        counters = replica.counters
-        counters.requests += 1
-        counters.prompt_tokens += record.reported_prompt_tokens or 0
-        counters.cached_tokens += record.reported_cached_tokens or 0

@@ -94,18 +94,20 @@ class Home:
     def _stay_or_leave(self, request: RouteRequest, fleet: FleetView, home: ReplicaView) -> Ranking:
         p = self._p
         at_home = self._price(request, home)
-        branch = self._branch_holder(request, fleet, home)
+        home_id, home_s = home.replica_id, at_home.total_s
+        # What is saved is less than what home costs.
+        branch = None if home_s <= p.branch_margin_s else self._branch_holder(request, fleet, home)
         if branch is not None:
             there = self._price(request, branch)
-            if there.total_s + p.branch_margin_s < at_home.total_s:
-                prices = {branch.replica_id: there, home.replica_id: at_home}
-                return Ranking((branch.replica_id, home.replica_id), "branch", prices)
-        if request.home_age_s >= p.move_age_s_min and at_home.total_s > p.move_margin_s:
-            best = self._better(request, fleet, home, at_home.total_s)
+            if there.total_s + p.branch_margin_s < home_s:
+                prices = {branch.replica_id: there, home_id: at_home}
+                return Ranking((branch.replica_id, home_id), "branch", prices)
+        if request.home_age_s >= p.move_age_s_min and home_s > p.move_margin_s:
+            best = self._better(request, fleet, home, home_s)
             if best is not None:
-                prices = {best.replica_id: self._price(request, best), home.replica_id: at_home}
+                prices = {best.replica_id: self._price(request, best), home_id: at_home}
                 return Ranking(_ids_of(_ranked(best, request, fleet)), "move", prices)
-        return Ranking(_ids_of(_ranked(home, request, fleet)), "home", {home.replica_id: at_home})
+        return Ranking(_ids_of(_ranked(home, request, fleet)), "home", {home_id: at_home})
 
     def _better(
         self, request: RouteRequest, fleet: FleetView, home: ReplicaView, home_s: float
@@ -283,7 +285,9 @@ def _floor_s(request: RouteRequest, fleet: FleetView, cached_tokens: int) -> flo
 def _ranked(best: ReplicaView, request: RouteRequest, fleet: FleetView) -> list[ReplicaView]:
     """The chosen replica, then the least backlogged others."""
     rest = fleet.least_backlogged(RANKED_MAX, request.session_key)
-    return [best, *[r for r in rest if r is not best]][:RANKED_MAX]
+    if best in rest:
+        rest = [r for r in rest if r is not best]
+    return [best, *rest[: RANKED_MAX - 1]]
 
 
 def _ids_of(replicas: Iterable[ReplicaView]) -> tuple[str, ...]:

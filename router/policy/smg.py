@@ -62,11 +62,17 @@ class SmgCacheAware:
         """The holder with the least expected wait, a spill, or the least expected wait of all."""
         del dice
         key, gate = request.session_key, self._gate(fleet)
-        holders = self._fit(deepest_holders(request, fleet, self._p.match_ratio_min))
+        deepest = deepest_holders(request, fleet, self._p.match_ratio_min)
+        holders = self._fit(deepest)
         under = [r for r in holders if r.inflight <= gate]
         if under:
             return chosen(self._least_wait(key, under), fleet, key, "match")
-        fit = self._fit(fleet.candidates) or fleet.candidates
+        fit: Sequence[ReplicaView] = self._fit(fleet.candidates)
+        if not fit:
+            fit, holders = fleet.candidates, deepest
+            under = [r for r in holders if r.inflight <= gate]
+            if under:
+                return chosen(self._least_wait(key, under), fleet, key, "match")
         if not holders:
             return chosen(self._least_wait(key, fit), fleet, key, "miss")
         others = [r for r in fit if r.inflight <= gate]

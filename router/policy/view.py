@@ -121,7 +121,7 @@ class ReplicaView(Protocol):
     def unreported(self) -> int:
         """Requests of ours in flight beyond those that its last report contains."""
 
-    def prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
+    def prefill_s(self, new_tokens: int, cached_tokens: int, /) -> float:
         """Seconds to prefill ``new_tokens`` behind ``cached_tokens``; more cached never costs more."""
 
 

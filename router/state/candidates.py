@@ -87,12 +87,14 @@ class Eligible:
 
     def backlogs(self) -> LeastFirst[Candidate]:
         """By seconds of prefill ahead."""
-        self._read_loads()
+        if self._loads_changed:
+            self._read_loads()
         return self._backlogs
 
     def inflights(self) -> LeastFirst[Candidate]:
         """By requests in flight."""
-        self._read_loads()
+        if self._loads_changed:
+            self._read_loads()
         return self._inflights
 
     def lives(self) -> LeastFirst[Candidate]:
@@ -105,10 +107,9 @@ class Eligible:
 
     def _read_loads(self) -> None:
         changed = self._loads_changed
-        if changed:
-            self._backlogs.changed(changed)
-            self._inflights.changed(changed)
-            changed.clear()
+        self._backlogs.changed(changed)
+        self._inflights.changed(changed)
+        changed.clear()
 
 
 class View:

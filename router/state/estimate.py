@@ -41,7 +41,7 @@ class Held:
     __slots__ = (
         "_answered",
         "_asked_id",
-        "_asked_segments",
+        "_asked_tokens",
         "_bytes_per_token",
         "_ends",
         "_known",
@@ -69,7 +69,7 @@ class Held:
         self._answered = answered
         self._known: dict[int, int] = {}
         self._asked_id: str | None = None
-        self._asked_segments = 0
+        self._asked_tokens: int | None = None
 
     def anew(self, match: Match) -> Held:
         """The same prompt, matched again."""
@@ -83,10 +83,11 @@ class Held:
         """The tokens of one replica."""
         # The home, and then the chosen one, are asked for several times in a row.
         if replica_id is not self._asked_id:
+            segments = self._match.segments(replica_id)
             self._asked_id = replica_id
-            self._asked_segments = self._match.segments(replica_id)
-        segments = self._asked_segments
-        return self._tokens(segments) if segments else default
+            self._asked_tokens = self._tokens(segments) if segments else None
+        tokens = self._asked_tokens
+        return default if tokens is None else tokens
 
     @property
     def place(self) -> Node:
@@ -124,7 +125,8 @@ class Held:
             tokens = last[2] + after + int((held_bytes - last[1]) / self._bytes_per_token)
         else:
             tokens = int(held_bytes / self._bytes_per_token)
-        tokens = max(0, min(tokens, self._tokens_max)) // _PAGE_TOKENS * _PAGE_TOKENS
+        tokens = min(tokens, self._tokens_max)
+        tokens = 0 if tokens < 0 else tokens // _PAGE_TOKENS * _PAGE_TOKENS
         self._known[segments] = tokens
         return tokens
 

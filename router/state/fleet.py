@@ -19,7 +19,7 @@ from router.state.health import Event, State, follow
 from router.state.rates import PrefillRate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from router.state.candidates import Candidate
     from router.state.ledger import Ledger, Load
@@ -122,7 +122,8 @@ class Replica:
     """One replica as the router believes it to be; a policy reads it as a ``ReplicaView``.
 
     ``observed`` is its last load report, ``report`` the same until it is too old to be believed.
-    ``replica_id`` is its spec's, and never changes.
+    ``replica_id`` is its spec's and ``prefill_s`` its rate's (seconds to prefill so many new tokens behind
+    so many cached ones): both never change.
     """
 
     spec: ReplicaSpec
@@ -145,9 +146,11 @@ class Replica:
     reports_cached: bool = False
     counters: Counters = field(default_factory=Counters)
     replica_id: str = field(init=False)
+    prefill_s: Callable[[int, int], float] = field(init=False)
 
     def __post_init__(self) -> None:
         self.replica_id = self.spec.replica_id
+        self.prefill_s = self.rate.prefill_s
 
     @property
     def inflight(self) -> int:
@@ -215,10 +218,6 @@ class Replica:
         """Their tokens."""
         return self.home.live_tokens
 
-    def prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
-        """Seconds to prefill ``new_tokens`` behind ``cached_tokens``."""
-        return self.rate.prefill_s(new_tokens, cached_tokens)
-
     @property
     def is_full(self) -> bool:
         """At its limit of requests in flight."""
@@ -226,13 +225,14 @@ class Replica:
 
 
 class Fleet:
-    """All replicas the router knows, by id."""
+    """All replicas the router knows, by id: ``get`` answers that of an id, None if it is not known."""
 
     def __init__(self, ledger: Ledger, pins: Pins, *, inflight_max: int | None = None) -> None:
         self._ledger = ledger
         self._pins = pins
         self._inflight_max = inflight_max
         self._replicas: dict[str, Replica] = {}
+        self.get: Callable[[str], Replica | None] = self._replicas.get
         self._eligible: Eligible | None = None
         self._everyone: View | None = None
         self._rings = Rings()
@@ -246,10 +246,6 @@ class Fleet:
     def replicas(self) -> list[Replica]:
         """All of them, in order of id."""
         return [self._replicas[key] for key in sorted(self._replicas)]
-
-    def get(self, replica_id: str) -> Replica | None:
-        """The replica of this id."""
-        return self._replicas.get(replica_id)
 
     def join(self, spec: ReplicaSpec, now_s: float) -> Replica:
         """Add a replica, or renew what is known of one that registers again."""
@@ -316,8 +312,9 @@ class Fleet:
     def seen(self, replica: Replica, observation: Observation) -> None:
         """A replica reported its load."""
         replica.observed = replica.report = observation
-        self._seen[replica.replica_id] = observation.seen_s
-        self._seen.move_to_end(replica.replica_id)
+        seen, replica_id = self._seen, replica.replica_id
+        seen[replica_id] = observation.seen_s
+        seen.move_to_end(replica_id)
 
     def forget_reports(self, before_s: float) -> None:
         """Load reports older than that say nothing any more; looks at no newer ones."""

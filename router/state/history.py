@@ -96,13 +96,14 @@ class History:
 
     def add(self, record: RequestRecord) -> None:
         """Remember a decision; its record is filled in as the request goes on."""
-        records = self._sessions.get(record.session_key)
+        sessions, key = self._sessions, record.session_key
+        records = sessions.get(key)
         if records is None:
-            records = self._sessions[record.session_key] = deque(maxlen=DECISIONS_A_SESSION)
-            if len(self._sessions) > self.sessions_max:
-                self._sessions.popitem(last=False)
+            records = sessions[key] = deque(maxlen=DECISIONS_A_SESSION)
+            if len(sessions) > self.sessions_max:
+                sessions.popitem(last=False)
         else:
-            self._sessions.move_to_end(record.session_key)
+            sessions.move_to_end(key)
         records.append(record)
 
     def of(self, session_key: str) -> list[RequestRecord]:
@@ -122,6 +123,5 @@ class History:
             totals.prompt_tokens += record.reported_prompt_tokens
             totals.cached_tokens += record.reported_cached_tokens or 0
             totals.predicted_cached_tokens += record.predicted_cached_tokens
-        ttft_s = record.ttft_s
-        if ttft_s is not None:
-            self.ttfts_s.append(ttft_s)
+        if record.began_s is not None:
+            self.ttfts_s.append(record.began_s - record.arrived_s)

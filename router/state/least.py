@@ -7,6 +7,7 @@ the last one, not by how many replicas there are.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from router.policy.ring import spot_of
@@ -21,15 +22,17 @@ _SORT_ANEW_SHARE: Final = 4
 
 _SPOT_BITS: Final = 64
 _SPOTS: Final = 1 << _SPOT_BITS
+_SPOT_MASK: Final = _SPOTS - 1
 
 
 class LeastFirst(Generic[T]):
     """Items by id, the least of ``value`` first; among equal ones, by the spots of their ids.
 
     A row is one whole number, the value above the bits of the spot: those compare fastest.
+    ``changed`` is told whose values may have changed; unknown names are left out.
     """
 
-    __slots__ = ("_at_spot", "_dirty", "_items", "_places", "_rows", "_total", "_value")
+    __slots__ = ("_at_spot", "_dirty", "_items", "_places", "_rows", "_total", "_value", "changed")
 
     def __init__(self, items: Mapping[str, T], value: Callable[[T], int]) -> None:
         self._items = items
@@ -46,36 +49,38 @@ class LeastFirst(Generic[T]):
             self._total += value(item)
         self._rows = sorted(self._places.values())
         self._dirty: dict[str, None] = {}
-
-    def changed(self, names: dict[str, None]) -> None:
-        """The values of these items may have changed; unknown names are left out."""
-        self._dirty.update(names)
+        self.changed: Callable[[dict[str, None]], None] = self._dirty.update
 
     def first(self, k: int, spot: int, is_refused: Callable[[T], bool] | None = None) -> list[T]:
         """At most ``k`` items, the least first; equal ones from ``spot`` on around the circle.
 
         Different spots thus meet equal items in different orders, whatever order they came in.
         """
+        if k <= 0:
+            return []
         if self._dirty:
             self._mend()
         rows, at_spot, at = self._rows, self._at_spot, 0
         found: list[T] = []
         n = len(rows)
-        while at < n and len(found) < k:
-            value, end = rows[at] >> _SPOT_BITS, at + 1
-            if end < n and rows[end] >> _SPOT_BITS == value:
-                end = bisect_left(rows, (value + 1) << _SPOT_BITS, end)
-                middle = bisect_left(rows, (value << _SPOT_BITS) + spot, at, end)
+        while at < n:
+            row, end = rows[at], at + 1
+            least = row - (row & _SPOT_MASK)
+            if end < n and rows[end] < least + _SPOTS:
+                end = bisect_left(rows, least + _SPOTS, end)
+                middle = bisect_left(rows, least + spot, at, end)
                 reach = n if is_refused else k
                 tied = rows[middle : min(end, middle + reach)] + rows[at : min(middle, at + reach)]
             else:
-                tied = rows[at:end]
-            for row in tied:
-                item = at_spot[row % _SPOTS]
-                if is_refused is None or not is_refused(item):
-                    found.append(item)
-                    if len(found) == k:
-                        break
+                tied = [row]
+            left = k - len(found)
+            if is_refused is None:
+                found += [at_spot[row & _SPOT_MASK] for row in tied[:left]]
+            else:
+                items = (at_spot[row & _SPOT_MASK] for row in tied)
+                found += islice((item for item in items if not is_refused(item)), left)
+            if len(found) == k:
+                break
             at = end
         return found
 
@@ -104,9 +109,8 @@ class LeastFirst(Generic[T]):
 
     def _mend(self) -> None:
         """Bring the order up to date."""
-        dirty, rows, places, items, value = (
-            self._dirty, self._rows, self._places, self._items, self._value,
-        )  # fmt: skip
+        dirty, rows, places = self._dirty, self._rows, self._places
+        items, value = self._items, self._value
         is_sorted_anew = len(dirty) * _SORT_ANEW_SHARE > len(rows)
         for name in dirty:
             row = places.get(name)

@@ -93,7 +93,7 @@ class Ledger:
     ) -> Entry:
         """Enter a request that is dispatched now; ``tokens`` are prompt and expected output."""
         prefill_us = max(0, round(prefill_s * _US))
-        load = self.load(replica_id)
+        load = self._loads.get(replica_id) or self.load(replica_id)
         entry = Entry(replica_id, session_key, tokens, prefill_us, prefill_tokens, load)
         self._add(entry)
         return entry

@@ -139,11 +139,12 @@ class Members:
         if replica is None:
             return
         self._fleet.seen(replica, seen)
-        inflight, foreign_s = seen.running + seen.waiting - seen.ours, 0.0
+        inflight = seen.running + seen.waiting - seen.ours
         if inflight > 0:
             reported_s = replica.rate.linear_s * seen.waiting_uncached_tokens
-            foreign_s = max(0.0, reported_s - seen.ours_backlog_s)
-        self._fleet.set_foreign(replica, max(0, inflight), foreign_s)
+            self._fleet.set_foreign(replica, inflight, max(0.0, reported_s - seen.ours_backlog_s))
+        elif replica.foreign_inflight or replica.foreign_backlog_s:
+            self._fleet.set_foreign(replica, 0, 0.0)
 
     def expire(self, now_s: float) -> list[str]:
         """Remove the replicas whose lease ran out; answer their ids. Old load reports are dropped."""

@@ -109,12 +109,10 @@ class Holdings:
 
 
 def _common(run: array[int], chain: array[int], at: int, n: int) -> int:
-    """How many of the first ``n`` values of ``run`` stand in ``chain`` from ``at`` on.
+    """How many values of ``run`` stand in ``chain`` from ``at`` on, where the ``n``-th does not.
 
     A value stands for all before it: who agrees at one place agrees up to there.
     """
-    if run[n - 1] == chain[at + n - 1]:
-        return n
     low, high = 0, n - 1
     while low < high:
         middle = (low + high) // 2
@@ -174,14 +172,20 @@ class PrefixIndex:
             return None
         node = last = self._insert(replica_id, chain, ends, near)
         nodes = holdings.nodes
-        while node.parent is not None:
-            before, n = node.held.get(replica_id, 0), len(node.run)
+        before: int | None = None
+        while before is None and (parent := node.parent) is not None:
+            before, n = node.held.get(replica_id), len(node.run)
             if before != n:
                 node.held[replica_id] = n
-                holdings.held_bytes += self._bytes(node, n) - self._bytes(node, before)
+                before_bytes = node.ends[before - 1] if before else node.start_bytes
+                holdings.held_bytes += node.ends[n - 1] - before_bytes
                 nodes[node] = None
             nodes.move_to_end(node)
-            node = node.parent
+            node = parent
+        # Who held a part of a node holds all above it: these are only used again.
+        while (parent := node.parent) is not None:
+            nodes.move_to_end(node)
+            node = parent
         if holdings.held_bytes > holdings.capacity_bytes:
             self._shrink(replica_id, holdings)
         return last
@@ -214,10 +218,12 @@ class PrefixIndex:
             child = node.children.get(chain[0]) if end else None
         while child is not None:
             node, run = child, child.run
-            n_run = len(run)
-            n = _common(run, chain, at, min(n_run, end - at))
+            n = min(len(run), end - at)
+            if run[n - 1] != chain[at + n - 1]:
+                n = _common(run, chain, at, n)
+                break
             at += n
-            if n < n_run or at == end:
+            if at == end:
                 break
             child = node.children.get(chain[at])
         return node, n

@@ -15,6 +15,19 @@ _PAGE_TOKENS: Final = 64
 
 
 @dataclass(slots=True)
+class _Sums:
+    """What was reported of one pair, and the ratio of both, within bounds."""
+
+    n_bytes: float = 0.0
+    n_tokens: float = 0.0
+    ratio: float = _RATIO_START
+
+
+def _bounded(ratio: float) -> float:
+    return min(max(ratio, _RATIO_MIN), _RATIO_MAX)
+
+
+@dataclass(slots=True)
 class TokenRatio:
     """Canonical bytes a token, by (model, dialect), learned from reported prompt tokens.
 
@@ -22,19 +35,19 @@ class TokenRatio:
     last million tokens: a report counts by its size, for in tiny prompts the template weighs most.
     """
 
-    _sums: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
-    _ratios: dict[tuple[str, str], float] = field(default_factory=dict)
+    _sums: dict[tuple[str, str], _Sums] = field(default_factory=dict)
 
     def bytes_per_token(self, model: str, dialect: str) -> float:
         """The present estimate, between 0.5 and 32."""
-        return self._ratios.get((model, dialect), _RATIO_START)
+        sums = self._sums.get((model, dialect))
+        return _RATIO_START if sums is None else sums.ratio
 
     @property
     def mean_bytes_per_token(self) -> float:
         """Over all pairs, by their tokens; 4 at first."""
-        n_tokens = sum(tokens for _, tokens in self._sums.values())
-        n_bytes = sum(n_bytes for n_bytes, _ in self._sums.values())
-        return min(max(n_bytes / n_tokens, _RATIO_MIN), _RATIO_MAX) if n_tokens else _RATIO_START
+        n_tokens = sum([sums.n_tokens for sums in self._sums.values()])
+        n_bytes = sum([sums.n_bytes for sums in self._sums.values()])
+        return _bounded(n_bytes / n_tokens) if n_tokens else _RATIO_START
 
     def learn(self, model: str, dialect: str, *, prompt_bytes: int, prompt_tokens: int) -> None:
         """An engine counted ``prompt_tokens`` for a prompt of ``prompt_bytes`` canonical bytes."""
@@ -42,15 +55,15 @@ class TokenRatio:
             return
         key = (model, dialect)
         sums = self._sums.get(key)
-        if sums is None and len(self._sums) >= _KEYS_MAX:
-            oldest = next(iter(self._sums))
-            del self._sums[oldest], self._ratios[oldest]
-        n_bytes, n_tokens = sums or (0.0, 0.0)
+        if sums is None:
+            if len(self._sums) >= _KEYS_MAX:
+                del self._sums[next(iter(self._sums))]
+            sums = self._sums[key] = _Sums()
         keep = _MEMORY_TOKENS / (_MEMORY_TOKENS + prompt_tokens)
-        n_bytes = n_bytes * keep + prompt_bytes
-        n_tokens = n_tokens * keep + prompt_tokens
-        self._sums[key] = n_bytes, n_tokens
-        self._ratios[key] = min(max(n_bytes / n_tokens, _RATIO_MIN), _RATIO_MAX)
+        sums.n_bytes = n_bytes = sums.n_bytes * keep + prompt_bytes
+        sums.n_tokens = n_tokens = sums.n_tokens * keep + prompt_tokens
+        ratio = n_bytes / n_tokens
+        sums.ratio = ratio if _RATIO_MIN < ratio < _RATIO_MAX else _bounded(ratio)
 
 
 @dataclass(slots=True)
@@ -108,10 +121,9 @@ class PrefillRate:
         """Seconds of the replica's time; 0 only if nothing is new."""
         if new_tokens <= 0:
             return 0.0
-        n = float(new_tokens)
         return (
             self.fixed_s
-            + self.linear_s * n
-            + self.cross_s * n * cached_tokens
-            + self.half_s * n * n / 2
+            + self.linear_s * new_tokens
+            + self.cross_s * new_tokens * cached_tokens
+            + self.half_s * new_tokens * new_tokens / 2
         )

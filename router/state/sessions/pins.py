@@ -119,6 +119,11 @@ class Pins:
         pin = self._live.get(key)
         if pin is not None:
             self._live.move_to_end(key)
+            if pin.home_id == home_id:
+                self._totals[home_id].live_tokens += tokens - pin.tokens
+                self.changed[home_id] = None
+                pin.used_s, pin.tokens = now_s, tokens
+                return pin
             self._uncount(pin)
         else:
             pin = self._idle.pop(key, None)

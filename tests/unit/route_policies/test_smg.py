@@ -115,3 +115,9 @@ def test_the_older_rule_sends_what_nobody_holds_to_the_smallest_tree() -> None:
     rows = [Row(held_bytes=500), Row(held_bytes=100, inflight=9), Row(held_bytes=300)]
     ranking = ranked(OLD, fleet(*rows), request({"r0": 2_000}))
     assert (ranking.ranked[0], ranking.reason) == ("r1", "miss")
+
+
+def test_a_holder_is_still_preferred_where_all_are_overloaded() -> None:
+    rows = [Row(inflight=9, ours=9, waiting=9, used_ratio=0.9)] * 3
+    ranking = ranked(NEW, fleet(*rows), request({"r2": 9_000}))
+    assert (ranking.ranked[0], ranking.reason) == ("r2", "match")
