@@ -159,7 +159,12 @@ class Kernel:
             elif what._queued_s != at_s:  # noqa: SLF001  (the kernel's own half of it)
                 self._n_stale -= 1
             else:
-                self._ring(what, at_s)
+                what._queued_s = inf  # noqa: SLF001
+                if what.at_s == at_s:
+                    what.at_s = None
+                    what._do(what._what)  # noqa: SLF001
+                elif what.at_s is not None:  # it was put off
+                    self.arm(what, what.at_s)
         self.n_events += n_events
         if not self._is_halted and self.now_s < until_s < inf:
             self.now_s = until_s
@@ -188,18 +193,6 @@ class Kernel:
                 heapify(self._heap)
                 return True
         return False
-
-    def _ring(self, alarm: Alarm, at_s: float) -> None:
-        """An alarm's entry came up: it goes off, or is set anew if it was put off."""
-        alarm._queued_s = inf  # noqa: SLF001
-        wanted_s = alarm.at_s
-        if wanted_s is None:
-            return
-        if wanted_s > at_s:
-            self.arm(alarm, wanted_s)
-            return
-        alarm.at_s = None
-        alarm._do(alarm._what)  # noqa: SLF001
 
     def _sweep(self) -> None:
         """Take out the entries of alarms that have an earlier one."""

@@ -234,7 +234,8 @@ class Recording:
             self.mean_area += self._mean * passed_s
             self.variance_area += self._variance * passed_s
             self.gpu_s += self._gpus * passed_s
-        self._settle(replica, now_s)
+        if self._since_s[replica] < now_s:
+            self._settle(replica, now_s)
         self._n[replica] = n + change
         serving = self._serving
         if self._serves[replica]:

@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sim.workload.figures.order import roots
 from sim.workload.traces.tree import ROOT
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 SEGMENT_TOKENS: Final = 1_024
 """The router's segments of 4 KB, at four canonical bytes a token."""
 BYTES_PER_TOKEN: Final = 4
+
+
+class Cuts(NamedTuple):
+    """Where segments of the router end on a branch, in order: how deep in tokens, and in bytes."""
+
+    tokens: array[int]
+    ends_bytes: array[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ class Content:
         for session in workload.sessions:
             self._place_ends(session.first, session.end)
         self._place_heads()
-        self._cuts: dict[int, array[int]] = {ROOT: array("Q")}
+        self._cuts: dict[int, Cuts] = {ROOT: Cuts(array("Q"), array("I"))}
         self.shared_tokens = self._shared(sharing)
 
     def head_tokens(self, session: int) -> int:
@@ -75,8 +82,8 @@ class Content:
         tokens = self.workload.sessions[session].head_tokens
         return tokens - tokens % (self.workload.block_tokens or 1)
 
-    def cuts(self, branch: int) -> array[int]:
-        """The depths on a branch at which segments of the router end, in order.
+    def cuts(self, branch: int) -> Cuts:
+        """Where segments of the router end on a branch.
 
         Prompts that have a branch in common have these in common: where some prompt ends, where
         tools and system prompt end, and a segment's size apart in between.
@@ -92,7 +99,7 @@ class Content:
             self._cuts[number] = self._cut(number)
         return self._cuts[branch]
 
-    def _cut(self, branch: int) -> array[int]:
+    def _cut(self, branch: int) -> Cuts:
         tree = self.workload.tree
         fork, end = tree.fork_tokens[branch], tree.end_tokens[branch]
         before = self._last_cut(tree.parents[branch], fork)
@@ -103,13 +110,13 @@ class Content:
             cuts.extend(range(before + SEGMENT_TOKENS, mark, SEGMENT_TOKENS))
             cuts.append(mark)
             before = mark
-        return cuts
+        return Cuts(cuts, array("I", [depth * BYTES_PER_TOKEN for depth in cuts]))
 
     def _last_cut(self, branch: int, tokens: int) -> int:
         """The deepest end of a segment that is at most ``tokens`` deep, going up from ``branch``."""
         tree = self.workload.tree
         while branch != ROOT:
-            cuts = self._cuts[branch]
+            cuts = self._cuts[branch].tokens
             if (n := bisect_right(cuts, tokens)) > 0:
                 return cuts[n - 1]
             branch, tokens = tree.parents[branch], tree.fork_tokens[branch]
@@ -117,29 +124,32 @@ class Content:
 
     def _place_ends(self, first: int, end: int) -> None:
         """Say of the turns of one session how much of each has a place, and mark where they end."""
-        turns, tree, covered, marks = (
-            self.workload.turns,
+        tree, covered, goes_on, marks = (
             self.workload.tree,
             self.covered_tokens,
+            self.goes_on,
             self._marks,
         )
-        branches, named = turns.branch, turns.named_tokens
+        forks, prompts, branches, named = (
+            tree.fork_tokens,
+            self.prompt_tokens,
+            self.branch,
+            self.named_tokens,
+        )
         for turn in range(first, end):
-            branch, prompt, after = branches[turn], turns.prompt_tokens[turn], turn + 1
-            if after < end and self._continues(branch, named[turn], branches[after], named[after]):
-                self.goes_on[turn] = 1
-                branch = branches[after]
-                covered[turn] = min(prompt, named[after])
-            if covered[turn] == prompt:
-                if prompt <= tree.fork_tokens[branch]:
+            branch, prompt, depth = branches[turn], prompts[turn], named[turn]
+            after = turn + 1
+            if after < end and (next_depth := named[after]) >= depth:
+                next_branch = branches[after]
+                if branch == next_branch or tree.at(next_branch, depth) == branch:
+                    # The next prompt begins with all that is named of this one.
+                    goes_on[turn] = 1
+                    branch = next_branch
+                    covered[turn] = depth = min(prompt, next_depth)
+            if depth == prompt:
+                if prompt <= forks[branch]:
                     branch = tree.at(branch, prompt)
                 marks[branch].append(prompt)
-
-    def _continues(self, branch: int, named: int, next_branch: int, next_named: int) -> bool:
-        """Whether the prompt at the second place begins with all that is named of the first."""
-        if next_named < named:
-            return False
-        return branch == next_branch or self.workload.tree.at(next_branch, named) == branch
 
     def _place_heads(self) -> None:
         turns = self.workload.turns
@@ -167,11 +177,11 @@ class Content:
 
     def _twice_reached(self) -> Iterator[tuple[int, int]]:
         """Branches that more than one family of sessions lies on, and how deep the second goes."""
-        tree, turns = self.workload.tree, self.workload.turns
+        tree = self.workload.tree
         reached: dict[tuple[int, int], int] = {}
         for session, family in zip(self.workload.sessions, roots(self.workload), strict=True):
             part = slice(session.first, session.end)
-            deepest = _deepest(zip(turns.branch[part], turns.named_tokens[part], strict=True))
+            deepest = _deepest(zip(self.branch[part], self.named_tokens[part], strict=True))
             for branch, depth in deepest.items():
                 for run in tree.runs(branch, depth):
                     key = (run.branch, family)

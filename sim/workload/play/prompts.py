@@ -84,9 +84,9 @@ class SessionPrompts:
             self._go(turn + 1)
         covered, tokens = content.covered_tokens[turn], content.prompt_tokens[turn]
         n_pages, n_covered = tokens // page, covered // page
-        n_segments = bisect_right(self._ends, covered * BYTES_PER_TOKEN)
-        pages, chain = self._pages[:n_covered], self._chain[:n_segments]
-        ends = self._ends[:n_segments]
+        ends = self._ends
+        n_segments = bisect_right(ends, covered * BYTES_PER_TOKEN)
+        pages, chain, ends = self._pages[:n_covered], self._chain[:n_segments], ends[:n_segments]
         if covered < tokens:
             self._add_tail(turn, pages, chain, ends)
         known = self._use(covered, n_covered * page)
@@ -123,8 +123,12 @@ class SessionPrompts:
         branch, named = content.branch[turn], content.named_tokens[turn]
         if branch == self._branch and named >= depth:
             if named > depth:
-                for run in self._parts(branch, depth, named):
-                    self._append(*run)
+                shared = content.shared_tokens[branch]
+                if depth >= shared:
+                    self._append(self._base + branch, depth, named)
+                else:
+                    for run in self._parts(branch, depth, named):
+                        self._append(*run)
         else:
             runs = list(content.workload.tree.runs(branch, named))
             runs.reverse()
@@ -153,13 +157,13 @@ class SessionPrompts:
             path.append((uid, start, end))
         page, first_page = content.page_tokens, uid * content.span_pages
         append_numbers(self._pages, first_page + start // page, first_page + end // page)
-        cuts = content.cuts(uid % content.width)
-        begin = bisect_right(cuts, start)
-        new = cuts[begin : bisect_right(cuts, end, begin)]
-        if new:
+        tokens, ends_bytes = content.cuts(uid % content.width)
+        begin = bisect_right(tokens, start)
+        new = slice(begin, bisect_right(tokens, end, begin))
+        if new.stop > begin:
             first_token = uid * content.span_tokens
-            self._chain.extend([first_token + depth for depth in new])
-            self._ends.extend([depth * BYTES_PER_TOKEN for depth in new])
+            self._chain.extend([first_token + depth for depth in tokens[new]])
+            self._ends.extend(ends_bytes[new])
 
     def _cut(self, tokens: int) -> None:
         path = self._path
@@ -180,9 +184,9 @@ class SessionPrompts:
         append_numbers(pages, first_page + len(pages), first_page + tokens // content.page_tokens)
         first_token = uid * content.span_tokens
         last = ends[-1] // BYTES_PER_TOKEN if ends else 0
-        for depth in (*range(last + SEGMENT_TOKENS, tokens, SEGMENT_TOKENS), tokens):
-            chain.append(first_token + depth)
-            ends.append(depth * BYTES_PER_TOKEN)
+        depths = (*range(last + SEGMENT_TOKENS, tokens, SEGMENT_TOKENS), tokens)
+        chain.extend([first_token + depth for depth in depths])
+        ends.extend([depth * BYTES_PER_TOKEN for depth in depths])
 
     def _use(self, tokens: int, whole: int) -> int:
         """How much of the first ``tokens`` of the path was seen; now ``whole`` of them are."""
