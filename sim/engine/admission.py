@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sim.engine.pool import KvPool
     from sim.engine.reporting import Totals
     from sim.engine.rules import EngineRules
-    from sim.engine.stretch import Job
+    from sim.engine.stretch import Job, PrefillStep
 
     Part = tuple[Job, int]
 
@@ -154,6 +154,26 @@ class Admission:
         room_pages = pool.capacity_pages - pool.tree.pinned_pages - pool.private_pages
         return room_pages * facts.page_tokens > chunk + n_running * rules.output_clip_tokens
 
+    def prolong(self, step: PrefillStep, n_running: int, slowness: float) -> None:
+        """Let a step of a whole chunk go on over those that are sure to follow, if nobody leaves.
+
+        These are the ones for which :meth:`_fills_chunk` will be true, whoever comes: where waiting
+        requests keep their order.
+        """
+        facts, pool, rules = self._facts, self._pool, self._rules
+        chunk = facts.chunk_tokens
+        ((job, n_tokens),) = step.parts
+        done = job.computed_tokens + chunk
+        left = job.fill_tokens - done
+        if left <= chunk or n_tokens != chunk or rules.is_chunk_mixed or self.waiting.is_rearranged:
+            return
+        room_tokens = pool.room_pages * facts.page_tokens - n_running * rules.output_clip_tokens
+        n_chunks = min((left - 1) // chunk, (room_tokens - 1) // chunk)
+        prefill_s, at_s = facts.times.prefill_s, step.end_s
+        for done_tokens in range(done, done + n_chunks * chunk, chunk):
+            at_s += prefill_s(chunk, done_tokens) * slowness
+            step.later_s.append(at_s)
+
     def make_room(self, running: Running, has_room: Callable[[], bool]) -> None:
         """Retract running jobs until their next step has memory (``retract_decode``)."""
         order = retraction_order(running.decoding)
@@ -195,7 +215,7 @@ class Admission:
         if limit is not None and limit < budget:
             budget = limit
         budget = min(budget, self._room_for(job, running))
-        n_tokens = left if left <= budget else max(page, budget // page * page)
+        n_tokens = left if left <= budget else min(left, max(page, budget // page * page))
         is_cut = n_tokens < left
         self.partial = job if is_cut else None
         ahead.add(job, n_tokens, 0 if is_cut else self._expected(job))
@@ -238,10 +258,16 @@ class Admission:
         """
         facts, pool = self._facts, self._pool
         page = facts.page_tokens
-        holding = pool.pin(job.lookup)
         output_tokens = self._expected(job)
-        needed = job.fill_tokens - holding.stored * page + output_tokens + page
-        if needed >= ahead.remaining and (has_running or ahead.parts):
+        pool.look(job.lookup)
+        needed = job.fill_tokens - job.lookup.device.at * page + output_tokens + page
+        is_alone = not has_running and not ahead.parts
+        if not is_alone and needed >= ahead.remaining:  # what it finds only leaves less when pinned
+            pool.touch(job.lookup)
+            self.is_full = True
+            return False
+        holding = pool.pin(job.lookup)
+        if not is_alone and needed >= ahead.remaining:
             pool.release(holding)
             self.is_full = True
             return False

@@ -20,7 +20,7 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _NO_IDS: Final = array("Q")
 
@@ -90,9 +90,9 @@ class Node:
         self.cuts.append(end)
         self.stop = stop
         self.version += 1
-        if ids is self.source:
-            return
-        if shift:
+        if ids is self.source or (not shift and 2 * start > len(ids) and self._covers(ids, stop)):
+            self._read(self.source, self.shift)
+        elif shift:
             behind = ids[end - shift :] if end > shift else ids
             if end > self.tail_start:
                 behind = self.tail[: end - self.tail_start] + behind
@@ -101,7 +101,7 @@ class Node:
             self.tail = behind
         elif 2 * start <= len(ids):
             self._read(ids, 0)
-        elif not self._covers(ids, stop):
+        else:
             self._read(ids[start:], start)
 
     def cut_at(self, depth: int) -> None:
@@ -209,6 +209,19 @@ class PrefixTree:
             at = parent
         return node
 
+    def touch(self, match: Match) -> None:
+        """Let what a current match found count as used now: :meth:`lock` and :meth:`unlock` at once."""
+        self._tick = tick = self._tick + 2
+        node = match.node
+        if match.at < node.stop:
+            node = self._split(node, match.at)
+        at: Node | None = node
+        root = self._root
+        while at is not None and at is not root:
+            at.used_at = tick
+            at = at.parent
+        self._list(node)
+
     def unlock(self, node: Node) -> None:
         """Undo one :meth:`lock` (or what it was extended to); its path counts as used now."""
         self._tick += 1
@@ -227,19 +240,30 @@ class PrefixTree:
         self._list(node)
 
     def extend(
-        self, node: Node, pages: array[int], start: int, stop: int, *, shift: int = 0
+        self,
+        node: Node,
+        pages: array[int],
+        start: int,
+        stop: int,
+        *,
+        shift: int = 0,
+        ends: Sequence[int] = (),
     ) -> tuple[Node, int]:
         """Move the caller's pin, which ends ``start`` deep at ``node``, on to ``stop`` over ``pages``.
 
-        These begin ``shift`` deep: with 0 they are all of its path. Answers the node that ends there,
-        and how many pages were added; the others were held.
+        These begin ``shift`` deep: with 0 they are all of its path. What is added is one run, or several
+        where ``ends``, in order, lie inside. Answers the node that ends there, and how many pages were
+        added; the others were held.
         """
         self._tick += 1
         while start < stop:
             children = node.children
             child = children.get(pages[start - shift]) if children else None
             if child is None:
-                return self._append(node, pages, shift, stop), stop - start
+                node = self._append(node, pages, shift, stop)
+                if ends:
+                    node.cuts.extend(end for end in ends if start < end < stop)
+                return node, stop - start
             node = self._enter(child, pages, shift, stop)
             start = node.stop
         return node, 0
@@ -259,8 +283,11 @@ class PrefixTree:
             if is_leaf and node.used_at != used_at:
                 heapq.heapreplace(coldest, (node.used_at, node.serial, node))
             elif is_leaf and node.cuts:
-                start = node.cuts.pop()
-                dropped += node.stop - start
+                cuts, stop = node.cuts, node.stop
+                start = cuts.pop()
+                while cuts and dropped + stop - start < n_pages:
+                    start = cuts.pop()
+                dropped += stop - start
                 node.cut_at(start)
             else:
                 heapq.heappop(coldest)

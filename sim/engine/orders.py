@@ -23,10 +23,11 @@ MATCHED_MAX: Final = 128
 class WaitingQueue:
     """Requests in order of arrival: ``fcfs``. A retracted one comes anew.
 
-    ``waiting_tokens`` and ``uncached_tokens`` are sums over them, the latter by the match at arrival.
+    ``is_rearranged``: each pass may find another order. ``waiting_tokens`` and ``uncached_tokens`` are sums over them, the latter by the match at arrival.
     """
 
     is_preemptive = False
+    is_rearranged = False
     has_chunk_limit = False
 
     def __init__(self, pool: KvPool, page_tokens: int) -> None:
@@ -89,6 +90,7 @@ class LongestPrefixQueue(WaitingQueue):
     whole pages. It sorts in place, so equals keep the order of the pass before.
     """
 
+    is_rearranged = True
     _is_arranged = False  # nobody came or went since
 
     @override

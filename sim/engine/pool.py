@@ -19,6 +19,7 @@ from sim.engine.cache import PrefixTree
 
 if TYPE_CHECKING:
     from array import array
+    from collections.abc import Sequence
 
     from sim.engine.cache import Match, Node
 
@@ -32,10 +33,12 @@ class HostTier:
         self.capacity_pages = capacity_pages
         self.tree = PrefixTree()
 
-    def put(self, holding: Holding, pages: array[int], stop: int, shift: int) -> None:
+    def put(
+        self, holding: Holding, pages: array[int], stop: int, shift: int, ends: Sequence[int]
+    ) -> None:
         """Hold the holding's pages up to ``stop`` deep, or as many as find room.
 
-        The ids in ``pages`` begin ``shift`` deep.
+        The ids in ``pages`` begin ``shift`` deep; ``ends`` are where runs of them end before the last.
         """
         tree = self.tree
         start = holding.host_stored
@@ -46,7 +49,7 @@ class HostTier:
             count = min(count, room)
         if count > 0:
             holding.host_node, _ = tree.extend(
-                holding.host_node, pages, start, start + count, shift=shift
+                holding.host_node, pages, start, start + count, shift=shift, ends=ends
             )
             holding.host_stored += count
 
@@ -171,6 +174,11 @@ class KvPool:
             host_stored=host.at,
         )
 
+    def touch(self, lookup: Lookup) -> None:
+        """Count what a current look-up found as used now: as if it was held for a moment."""
+        self.tree.touch(lookup.device)
+        self.host.tree.touch(lookup.host)
+
     def load(self, holding: Holding, pages: array[int]) -> int:
         """Take the pages found only in the host tier into the device tree; answers how many.
 
@@ -198,24 +206,58 @@ class KvPool:
             evicted = self.tree.evict(shortage)
             assert evicted >= shortage, f"2: pool overcommitted: {evicted} of {shortage} evicted"
 
-    def store(self, holding: Holding, pages: array[int], stop: int, *, shift: int = 0) -> None:
+    def go_on(
+        self, holding: Holding, pages: array[int], start: int, n_chunks: int, chunk_pages: int
+    ) -> None:
+        """Store chunks from ``start`` deep one by one, and allocate the next behind each.
+
+        Where nothing is held behind the stored pages, that comes to the same when all are done at once.
+        """
+        while n_chunks:
+            is_end = not holding.node.children and not holding.host_node.children
+            n = n_chunks if is_end else 1
+            if n > 1:
+                self.allocate(holding, (n - 1) * chunk_pages)
+            stop = start + n * chunk_pages
+            ends = range(start + chunk_pages, stop, chunk_pages)
+            self.store(holding, pages, min(len(pages), stop), ends=ends)
+            start = stop
+            self.allocate(holding, chunk_pages)
+            n_chunks -= n
+
+    def have(self, holding: Holding, n_pages: int) -> None:
+        """Give the request private pages until it has that many of its sequence."""
+        missing = n_pages - holding.stored - holding.private
+        if missing > 0:
+            self.allocate(holding, missing)
+
+    def store(
+        self,
+        holding: Holding,
+        pages: array[int],
+        stop: int,
+        *,
+        shift: int = 0,
+        ends: Sequence[int] = (),
+    ) -> None:
         """Move what is computed behind the stored pages, up to ``stop`` deep, into both tiers.
 
         The ids in ``pages`` begin ``shift`` deep, and must not change from now on. Pages that another
-        request stored meanwhile are shared, and the request's own freed.
+        request stored meanwhile are shared, and the request's own freed. ``ends`` are depths
+        at which a run of them ends before the last.
         """
         start = holding.stored
         moved = stop - start
         if moved <= 0:
             return
         assert moved <= holding.private, f"1: {moved} pages stored of {holding.private} allocated"
-        holding.node, _ = self.tree.extend(holding.node, pages, start, stop, shift=shift)
+        holding.node, _ = self.tree.extend(holding.node, pages, start, stop, shift=shift, ends=ends)
         holding.stored = stop
         holding.private -= moved
         self.private_pages -= moved
         host = self.host
         if shift <= holding.host_stored < stop and host.capacity_pages:
-            host.put(holding, pages, stop, shift)
+            host.put(holding, pages, stop, shift, ends)
 
     def release(self, holding: Holding) -> None:
         """Free what the request held; its stored pages stay until they are evicted."""

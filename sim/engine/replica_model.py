@@ -66,11 +66,13 @@ class ReplicaModel:
     @property
     def schedule(self) -> Scheduler:
         """What happens inside, for the checks; read only."""
+        self._scheduler.settle()
         return self._scheduler
 
     @property
     def pool(self) -> KvPool:
         """The KV memory, for the checks; read only."""
+        self._scheduler.settle()
         return self._scheduler.pool
 
     def submit(self, request: EngineRequest, now_s: float) -> None:
@@ -232,9 +234,9 @@ class ReplicaModel:
     def report(self, now_s: float) -> LoadReport:
         """What the engine told last of itself; while idle it tells all the time."""
         scheduler = self._scheduler
-        scheduler.run(now_s)
+        scheduler.pass_time(now_s)
         scheduler.follow(now_s)
-        return scheduler.reporter.last(now_s if scheduler.step is None else None)
+        return scheduler.reporter.last(scheduler, now_s if scheduler.step is None else None)
 
     def _quiet_until_s(self, step: PrefillStep) -> float:
         """When the prompt that a step cuts, if it goes on, is done at the earliest, or the step ends.
@@ -246,8 +248,10 @@ class ReplicaModel:
         if job is None or job.ended_tokens is not None:
             return step.end_s
         if step.quiet_until_s is None:
-            at_s = step.end_s
+            later_s = step.later_s
+            at_s = later_s[-1] if later_s else step.end_s
             done = job.computed_tokens + sum(n for other, n in step.parts if other is job)
+            done += len(later_s) * facts.chunk_tokens
             while done < job.fill_tokens:
                 n_tokens = min(facts.chunk_tokens, job.fill_tokens - done)
                 at_s += facts.times.prefill_s(n_tokens, done) * scheduler.slowness

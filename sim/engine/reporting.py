@@ -11,12 +11,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sim.engine.requests import LoadReport
+from sim.engine.stretch import PrefillStep
 
 if TYPE_CHECKING:
     from replica.hardware.profiles import EngineFacts
     from sim.engine.orders import WaitingQueue
     from sim.engine.pool import KvPool
-    from sim.engine.stretch import Job, PrefillStep, Stretch
+    from sim.engine.stretch import Job, Stretch
 
 REPORT_STEPS: Final = 15
 """Generation steps between two reports (``--load-snapshot-publish-interval``)."""
@@ -74,17 +75,20 @@ class Reporter:
 
     def __init__(self) -> None:
         self._told: tuple[Any, ...] = (0.0,)  # the last report's fields: few of them are ever read
+        # Of a later one, which is made when the schedule is going to lose what it says, or when asked.
+        self._due_state: tuple[float, int, int, int, float] | None = None
         self._steps = 0  # generation steps since the last report, before the stretch in progress
-        self._due_step = 0  # of that stretch, whose end makes the next report due
-        self._due_s: float | None = None
+        self._due_step = 0  # of that stretch, whose end makes the next report due; 0: of none
         self._generated_per_s = 0.0
         self._hit_ratio = 0.0
         self._recent: deque[tuple[float, int, int]] = deque()
         self._recent_hit = self._recent_total = 0
         self._moments: tuple[float, ...] | None = None
 
-    def last(self, idle_s: float | None) -> LoadReport:
+    def last(self, schedule: Schedule, idle_s: float | None) -> LoadReport:
         """The last report; it is of ``idle_s`` where the engine is idle then."""
+        if self._due_state is not None:
+            self._make(schedule)
         report = LoadReport(*self._told)
         if idle_s is not None:
             report.at_s = idle_s
@@ -107,42 +111,79 @@ class Reporter:
 
     def tell(self, schedule: Schedule, at_s: float, *, tokens: int, busy_s: float) -> None:
         """Report at the end of a step; ``tokens`` and ``busy_s`` are the prefill counters to say."""
+        waiting = schedule.waiting
+        self._due_state = (at_s, len(waiting.jobs), waiting.waiting_tokens, tokens, busy_s)
         if schedule.step is None:
             self._steps = 0
             self._generated_per_s = 0.0
-        self._told = self._state(schedule, at_s, 0, tokens=tokens, busy_s=busy_s)
+            self._make(schedule)
 
-    def stretch_began(self, stretch: Stretch) -> None:
+    def pass_chunks(self, schedule: Schedule, step: PrefillStep, until_s: float) -> None:
+        """Count the chunks of a step that have ended by ``until_s``, at least one, but not its last.
+
+        The pool is told later, but for where it takes that to know what it frees.
+        """
+        facts, totals, later_s = schedule.facts, schedule.totals, step.later_s
+        ((job, chunk),) = step.parts
+        holding = job.holding
+        assert holding is not None, "a prefill step holds admitted jobs only"
+        found_tokens = (holding.device_pages + holding.host_pages) * facts.page_tokens
+        hit_tokens = found_tokens if job.computed_tokens == found_tokens else 0
+        n_chunks = 0
+        busy_s = totals.prefill_busy_s
+        while later_s and step.end_s <= until_s:
+            n_chunks += 1
+            busy_s = totals.prefill_busy_s
+            totals.prefill_busy_s += step.end_s - step.start_s
+            self.prefilled(step.end_s, hit_tokens=hit_tokens, new_tokens=chunk)
+            hit_tokens = 0
+            step.start_s = step.end_s
+            step.end_s = later_s.popleft()
+        job.computed_tokens += n_chunks * chunk
+        step.owed_chunks += n_chunks
+        if holding.node.children or schedule.pool.host.is_shared:  # others may hold these as well
+            step.settle(schedule.pool, facts)
+        tokens = totals.prefill_tokens + (n_chunks - 1) * chunk
+        totals.prefill_tokens = tokens + chunk
+        if step.end_s > until_s:
+            self.tell(schedule, step.start_s, tokens=tokens, busy_s=busy_s)
+
+    def stretch_began(self) -> None:
         """Find out when the first report within a stretch is due."""
-        self._due(stretch, REPORT_STEPS - self._steps)
+        self._due_step = REPORT_STEPS - self._steps
 
     def follow(self, schedule: Schedule, stretch: Stretch, now_s: float) -> None:
         """Make the last report that fell due within a stretch in progress until ``now_s``."""
-        if self._due_s is None or now_s < self._due_s or self._due_step > stretch.n_steps:
+        due_step = self._due_step
+        if not 0 < due_step <= stretch.n_steps or now_s < stretch.end_of(due_step):
             return
-        behind = (stretch.finished_by(now_s) - self._due_step) // REPORT_STEPS * REPORT_STEPS
-        step = self._due_step + behind
+        behind = (stretch.finished_by(now_s) - due_step) // REPORT_STEPS * REPORT_STEPS
+        step = due_step + behind
         at_s = stretch.end_of(step)
         lasted_s = at_s - stretch.start_s
         totals = schedule.totals
+        waiting = schedule.waiting
         moments = self._moments
         self._add(stretch, step, lasted_s)
-        self._told = self._state(
-            schedule, at_s, step, tokens=totals.prefill_tokens, busy_s=totals.prefill_busy_s
+        self._due_state = (
+            at_s,
+            len(waiting.jobs),
+            waiting.waiting_tokens,
+            totals.prefill_tokens,
+            totals.prefill_busy_s,
         )
+        self._make(schedule, step)
         self._moments = moments  # those of a stretch stay when it has ended
-        self._due(stretch, step + REPORT_STEPS)
+        self._due_step = step + REPORT_STEPS
 
     def stretch_ended(self, schedule: Schedule, stretch: Stretch) -> None:
         """Take a stretch that has ended, before its results are applied."""
         self.follow(schedule, stretch, stretch.end_s)
+        if self._due_state is not None:
+            self._make(schedule)
         self._add(stretch, stretch.n_steps, stretch.end_s - stretch.start_s)
         self._steps = (self._steps + stretch.n_steps) % REPORT_STEPS
-        self._due_s = None
-
-    def _due(self, stretch: Stretch, step: int) -> None:
-        self._due_step = step
-        self._due_s = stretch.end_of(step)
+        self._due_step = 0
 
     def _add(self, stretch: Stretch, steps: int, lasted_s: float) -> None:
         """Add the first steps of a stretch to the sums; they took ``lasted_s``."""
@@ -161,30 +202,30 @@ class Reporter:
         )
         self._generated_per_s = new_tokens / lasted_s
 
-    def _state(
-        self, schedule: Schedule, at_s: float, steps: int, *, tokens: int, busy_s: float
-    ) -> tuple[Any, ...]:
-        """The state at ``at_s``, after ``steps`` of the stretch in progress, if there is one."""
-        page = schedule.facts.page_tokens
-        pool = schedule.pool
-        pages = pool.tree.pinned_pages + pool.private_pages
+    def _make(self, schedule: Schedule, steps: int = 0) -> None:
+        """Make the report that is due, after ``steps`` of the stretch in progress."""
+        assert self._due_state is not None, "a report is made when one is due"
+        at_s, n_waiting, waiting_tokens, tokens, busy_s = self._due_state
+        self._due_state = None
+        pages = schedule.pool.used_pages
+        if isinstance(schedule.step, PrefillStep):
+            pages += schedule.step.owed_pages(schedule.facts)
         if steps:  # until the stretch ends, what it needs after its first step is not allocated
             pages += schedule.needed_after(steps)
         uncached = 0
-        waiting = schedule.waiting
-        if waiting.waiting_tokens:
+        if waiting_tokens:
             hit = self._recent_hit / self._recent_total if self._recent_total else 0.0
-            uncached = int(waiting.waiting_tokens * (1.0 - hit))
+            uncached = int(waiting_tokens * (1.0 - hit))
         cut = schedule.partial
         if cut is not None:
             uncached += cut.fill_tokens - cut.computed_tokens
-        return (
+        self._told = (
             at_s,
             len(schedule.decoding),
-            len(waiting.jobs),
-            waiting.waiting_tokens,
+            n_waiting,
+            waiting_tokens,
             uncached,
-            pages * page,
+            pages * schedule.facts.page_tokens,
             self._generated_per_s,
             self._hit_ratio,
             tokens,

@@ -18,7 +18,9 @@ from sim.engine.stretch import (
     PrefillStep,
     Stretch,
     accept_length,
+    grow_for_step,
     pages_lacking,
+    prefill_s,
     stretch_of,
 )
 
@@ -82,6 +84,11 @@ class Scheduler:
 
     def run(self, now_s: float) -> None:
         """Let all steps end that do so by ``now_s``, and start what follows each."""
+        self.pass_time(now_s)
+        self.settle()
+
+    def pass_time(self, now_s: float) -> None:
+        """As :meth:`run`, but the pool need not know yet of chunks of a prompt that goes on."""
         before_s = self.now_s
         assert before_s is None or now_s >= before_s, f"time went back from {before_s} to {now_s}"
         self.now_s = now_s
@@ -89,6 +96,11 @@ class Scheduler:
         while step is not None and step.end_s <= now_s:
             self._finish(step, now_s)
             step = self.step
+
+    def settle(self) -> None:
+        """Let the pool know of all chunks that have ended."""
+        if isinstance(self.step, PrefillStep):
+            self.step.settle(self.pool, self.facts)
 
     def follow(self, now_s: float) -> None:
         """Make the reports that fell due until ``now_s``, up to which the schedule has run."""
@@ -108,7 +120,7 @@ class Scheduler:
         self.waiting.add(job)
         if self.waiting.is_preemptive:
             self.admission.is_full = False
-        if not self.admission.is_full:
+        if not self.admission.is_full and not isinstance(self.step, PrefillStep):
             self.reconsider(now_s)
 
     def abort(self, job: Job, now_s: float) -> None:
@@ -171,6 +183,8 @@ class Scheduler:
         elif isinstance(self.step, Stretch):
             self.step.cut(now_s)
             self.run(now_s)
+        else:
+            self.step.cut()
 
     def _finish(self, step: PrefillStep | Stretch, until_s: float) -> None:
         """Apply a step that has ended, start the next one, and report where a report is due.
@@ -183,6 +197,12 @@ class Scheduler:
             self.reporter.stretch_ended(self, step)
             self._finish_stretch(step)
         else:
+            if step.later_s:
+                self.reporter.pass_chunks(self, step, until_s)
+                if step.end_s > until_s:
+                    return
+                tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
+            step.settle(self.pool, self.facts)
             self._finish_prefill(step)
         self._start_step(step.end_s)
         following = self.step
@@ -211,7 +231,7 @@ class Scheduler:
         self.step = self._form_prefill(at_s) if admission.has_work() else None
         if self.step is None and self.decoding:
             self.step = self._form_stretch(at_s)
-            self.reporter.stretch_began(self.step)
+            self.reporter.stretch_began()
         elif self.step is None:
             admission.guess.reset()
 
@@ -229,24 +249,20 @@ class Scheduler:
             reached = job.computed_tokens + n_tokens
             if reached == job.fill_tokens:
                 is_silent = False
-            self._grow(job, -(-reached // page))
+            assert job.holding is not None, "only admitted jobs get pages"
+            self.pool.have(job.holding, -(-reached // page))
         riders: list[Job] = []
         if self.rules.is_chunk_mixed and self._has_room_for_step():
             riders = list(self.decoding)
             is_silent = is_silent and not riders
-        times = self.facts.times
-        if len(parts) == 1 and not riders:
-            ((job, n_tokens),) = parts
-            compute_s = times.prefill_s(n_tokens, job.computed_tokens)
-        else:
-            work = [(n_tokens, job.computed_tokens) for job, n_tokens in parts]
-            work += [(1, job.prompt_tokens + job.tokens) for job in riders]
-            compute_s = times.prefill_batch_s(work)
+        compute_s = prefill_s(self.facts.times, parts, riders)
         if riders:
-            self._grow_for_step()
+            grow_for_step(self.pool, riders, page_tokens=page, reserve=self.reserve_tokens)
         duration_s = (compute_s + load_s) * self.slowness
         step = PrefillStep(at_s, at_s + duration_s, parts, riders, is_silent)
         step.go_on_from(self.step, self.facts.chunk_tokens)
+        if len(parts) == 1 and step.is_silent:
+            self.admission.prolong(step, len(self.decoding), self.slowness)
         return step
 
     def _form_stretch(self, at_s: float) -> Stretch:
@@ -260,7 +276,8 @@ class Scheduler:
         is_scarce = missing > self.pool.room_pages
         if is_scarce and not self._has_room_for_step():
             self.admission.make_room(self, self._has_room_for_step)
-        self._grow_for_step()
+        page, reserve = self.facts.page_tokens, self.reserve_tokens
+        grow_for_step(self.pool, self.decoding, page_tokens=page, reserve=reserve)
         stretch = stretch_of(self.decoding, self.facts, at_s, slowness=self.slowness)
         if is_scarce:
             stretch.limit(self._steps_with_room(stretch.n_steps))
@@ -282,26 +299,6 @@ class Scheduler:
         """The most steps, up to ``n_steps``, that have memory; the next one has."""
         room = self.pool.room_pages
         return bisect_right(range(1, n_steps), room, key=self.needed_after) + 1
-
-    def _grow_for_step(self) -> None:
-        """Allocate what the next step of all that run needs."""
-        page = self.facts.page_tokens
-        ahead = self.reserve_tokens + page - 2
-        for job in self.decoding:
-            holding = job.holding
-            assert holding is not None, "running jobs hold pages"
-            pages = (job.prompt_tokens + job.tokens + ahead) // page
-            has = holding.stored + holding.private
-            if pages > has < job.total_pages:
-                self.pool.allocate(holding, min(pages, job.total_pages) - has)
-
-    def _grow(self, job: Job, pages: int) -> None:
-        """Have at least that many pages of the job's sequence."""
-        holding = job.holding
-        assert holding is not None, "only admitted jobs get pages"
-        missing = pages - holding.stored - holding.private
-        if missing > 0:
-            self.pool.allocate(holding, missing)
 
     def _finish_prefill(self, step: PrefillStep) -> None:
         page = self.facts.page_tokens
@@ -365,7 +362,8 @@ class Scheduler:
             if steps == job.steps_total:
                 self._stop(job, stretch.end_s)
                 continue
-            self._grow(job, (job.prompt_tokens + tokens + page - 2) // page)
+            assert job.holding is not None, "running jobs hold pages"
+            self.pool.have(job.holding, (job.prompt_tokens + tokens + page - 2) // page)
 
     def _stop(self, job: Job, at_s: float) -> None:
         """A job has all its tokens."""
@@ -394,6 +392,6 @@ class Scheduler:
             filled = (request.prompt_tokens + job.ended_tokens - 1) // page
             stop = min(filled, prompt_pages + len(request.output_pages))
             if stop > holding.stored:
-                self._grow(job, filled)
+                self.pool.have(holding, filled)
                 self.pool.store(holding, request.output_pages, stop, shift=prompt_pages)
         self.pool.release(holding)

@@ -1,4 +1,4 @@
-"""Steps of the engine as spans of time: one prefill step, or a stretch of many alike steps.
+"""Steps of the engine as spans of time: a prefill step over chunks, a stretch of generation steps.
 
 While the set of running requests stays the same, each generation step is longer than the one
 before by the same amount (contexts grow evenly), so the end of step k is a quadratic in k and
@@ -8,7 +8,8 @@ nothing has to be done a step, let alone a token.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from math import ceil, floor, sqrt
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from replica.hardware.profiles import EngineFacts
-    from sim.engine.pool import Holding, Lookup
+    from replica.hardware.steps import StepTimes
+    from sim.engine.pool import Holding, KvPool, Lookup
     from sim.engine.requests import EngineRequest
 
 _ROUNDING: Final = 1e-9  # of accumulated accept lengths: 25 steps of 5.84 are 146 tokens
@@ -123,9 +125,11 @@ class Job:
 
 @dataclass(slots=True)
 class PrefillStep:
-    """One prefill step: ``parts`` are jobs and the prompt tokens of each that it computes.
+    """A prefill step: ``parts`` are jobs and the prompt tokens of each that it computes.
 
-    ``riders`` are running jobs that get a token in it. ``is_silent``: nobody gets a
+    It goes on over as many more chunks as ``later_s`` has ends, each as long as the first, whose only
+    part is of the prompt that all of them cut. ``start_s`` and ``end_s`` are those of the chunk in
+    progress; the pool does not know of ``owed_chunks`` before it. ``riders`` are running jobs that get a token in it. ``is_silent``: nobody gets a
     token. ``quiet_until_s``: when the prompt that it cuts will be done at the earliest, once asked.
     """
 
@@ -135,6 +139,27 @@ class PrefillStep:
     riders: list[Job]
     is_silent: bool
     quiet_until_s: float | None = None
+    later_s: deque[float] = field(default_factory=deque)
+    owed_chunks: int = 0
+
+    def cut(self) -> None:
+        """End with the chunk in progress."""
+        self.later_s.clear()
+
+    def owed_pages(self, facts: EngineFacts) -> int:
+        """Pages of chunks that have ended of which the pool does not know."""
+        return self.owed_chunks * (facts.chunk_tokens // facts.page_tokens)
+
+    def settle(self, pool: KvPool, facts: EngineFacts) -> None:
+        """Let the pool know of all chunks that have ended."""
+        n_chunks = self.owed_chunks
+        if n_chunks:
+            self.owed_chunks = 0
+            ((job, _),) = self.parts
+            assert job.holding is not None, "a prefill step holds admitted jobs only"
+            chunk_pages = facts.chunk_tokens // facts.page_tokens
+            start = job.computed_tokens // facts.page_tokens - n_chunks * chunk_pages
+            pool.go_on(job.holding, job.lookup.pages, start, n_chunks, chunk_pages)
 
     def go_on_from(self, before: PrefillStep | Stretch | None, chunk_tokens: int) -> None:
         """Take over what was foreseen for a prompt that goes on with a whole chunk."""
@@ -146,6 +171,16 @@ class PrefillStep:
             and before.parts[-1][0] is job
         ):
             self.quiet_until_s = before.quiet_until_s
+
+
+def prefill_s(times: StepTimes, parts: list[tuple[Job, int]], riders: list[Job]) -> float:
+    """What a prefill step takes to compute its parts, with running jobs along."""
+    if len(parts) == 1 and not riders:
+        ((job, n_tokens),) = parts
+        return times.prefill_s(n_tokens, job.computed_tokens)
+    work = [(n_tokens, job.computed_tokens) for job, n_tokens in parts]
+    work += [(1, job.prompt_tokens + job.tokens) for job in riders]
+    return times.prefill_batch_s(work)
 
 
 class Stretch:
@@ -244,6 +279,19 @@ def stretch_of(
         batch=batch,
         tokens_per_step=growth,
     )
+
+
+def grow_for_step(pool: KvPool, jobs: Iterable[Job], *, page_tokens: int, reserve: int) -> None:
+    """Allocate what :func:`pages_lacking` counts for the next step."""
+    ahead = reserve + page_tokens - 2
+    for job in jobs:
+        holding = job.holding
+        assert holding is not None, "running jobs hold pages"
+        pages = (job.prompt_tokens + job.tokens + ahead) // page_tokens
+        has = holding.stored + holding.private
+        if pages > has < job.total_pages:
+            total = job.total_pages
+            pool.allocate(holding, min(pages, total) - has)
 
 
 def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve: int) -> int:

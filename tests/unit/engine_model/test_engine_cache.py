@@ -234,3 +234,36 @@ def test_a_stale_match_is_not_locked() -> None:
     tree.evict(4)
     with pytest.raises(AssertionError, match="4: a match goes past an evicted page"):
         tree.lock(found)
+
+
+def test_a_touch_counts_as_a_use() -> None:
+    tree = PrefixTree()
+    add(tree, run_of(1, 4, shared=2))
+    add(tree, run_of(2, 4))
+    tree.touch(tree.match(run_of(1, 2, shared=2), 2))  # not what follows the two
+    check_tree(tree)
+    assert tree.pinned_pages == 0
+    assert tree.evict(2) == 2
+    assert held(tree, run_of(1, 4, shared=2)) == 2
+    tree.evict(1)
+    assert (held(tree, run_of(1, 2, shared=2)), held(tree, run_of(2, 4))) == (2, 0)
+
+
+def test_pages_added_as_several_runs_are_evicted_run_by_run() -> None:
+    tree = PrefixTree()
+    pages = run_of(1, 9)
+    found = tree.match(pages, 9)
+    node, _ = tree.extend(tree.lock(found), pages, 0, 9, ends=[3, 6, 9])
+    tree.unlock(node)
+    check_tree(tree)
+    assert tree.evict(2) == 3
+    assert tree.evict(4) == 6
+
+
+def test_a_node_that_was_cut_and_grew_by_an_output_goes_on_in_its_first_prompt_again() -> None:
+    prompt = run_of(1, 10)
+    node = Node(prompt, 0, None, start=0, stop=10, used_at=0, serial=0)
+    node.cut_at(6)
+    node.grow(prompt[6:8], 6, 8)
+    node.grow(prompt, 0, 10)
+    assert [node.id_at(depth) for depth in range(10)] == list(prompt)

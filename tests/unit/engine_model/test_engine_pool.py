@@ -173,3 +173,33 @@ def test_a_look_up_follows_what_happens() -> None:
     assert (pool.look(lookup), lookup.device.at, lookup.host.at) == (6, 0, 6)
     serve(pool, run_of(1, 8))
     assert (pool.look(lookup), lookup.device.at) == (8, 8)
+
+
+@pytest.mark.parametrize("neighbour", [0, 3, 9, 16])
+@pytest.mark.parametrize(("capacity", "host_pages"), [(24, 0), (24, 15), (24, 30), (100, 100)])
+def test_chunks_at_once_leave_what_they_leave_one_by_one(
+    neighbour: int, capacity: int, host_pages: int
+) -> None:
+    pages, chunk = run_of(1, 16), 4
+    kept = []
+    for batches in ([1, 1, 1], [3], [2, 1]):
+        pool = pool_of(capacity, host_pages)
+        serve(pool, run_of(2, 5))
+        mine = admit(pool, pages)
+        pool.allocate(mine, chunk)
+        for name, count in ((3, 4), (1, neighbour), (4, 3)):
+            serve(pool, run_of(name, count)) if count else None
+        start = 0
+        for n_chunks in batches:
+            pool.go_on(mine, pages, start, n_chunks, chunk)
+            start += n_chunks * chunk
+        pool.release(mine)
+        check_tree(pool.tree)
+        check_tree(pool.host.tree)
+        kept.append(
+            [
+                sorted((node.start, node.stop, node.cuts, node.id_at(node.start)) for node in each)
+                for each in (pool.tree.nodes(), pool.host.tree.nodes())
+            ]
+        )
+    assert kept[0] == kept[1] == kept[2]

@@ -129,3 +129,57 @@ def test_a_host_load_is_paid_once_before_the_first_chunk() -> None:
     compute_s = facts.times.prompt_s(3_900 - 46 * 64, 46 * 64, chunk_tokens=1_024)
     load_s = began.host_tokens * facts.host_load_s_per_token
     assert began.at_s - start_s == pytest.approx(compute_s + load_s)
+
+
+def test_whole_chunks_of_one_prompt_are_one_step_that_is_applied_when_it_is_looked_at() -> None:
+    scheduler = Scheduler(FACTS, EngineRules())
+    start(scheduler, request("a", 5 * 1_024))
+    step = scheduler.step
+    assert isinstance(step, PrefillStep)
+    ends = [step.end_s, *step.later_s]
+    assert len(ends) == 4, "the last chunk is shared with whoever waits"
+    times = FACTS.times
+    durations = [times.prefill_s(1_024, chunk * 1_024) for chunk in range(4)]
+    assert [end - start for start, end in zip([0.0, *ends], ends, strict=False)] == pytest.approx(
+        durations
+    )
+    scheduler.enqueue(request("b", 100), 0.0)
+    scheduler.run(ends[2])
+    assert scheduler.step is step
+    assert (step.start_s, step.end_s) == (ends[2], ends[3])
+    (job, _), *_ = step.parts
+    assert job.computed_tokens == 3 * 1_024
+    assert job.holding is not None
+    assert (job.holding.stored, job.holding.private) == (48, 16)
+    scheduler.run(ends[3])
+    assert parts_of(scheduler) == [("a", 1_024)]
+
+
+def test_a_step_over_chunks_ends_with_the_chunk_in_which_its_request_or_another_leaves() -> None:
+    for victim in "ab":
+        scheduler = Scheduler(FACTS, EngineRules())
+        start(scheduler, request("a", 200))
+        first_s = to_next_step(scheduler)
+        scheduler.enqueue(request("b", 6 * 1_024), first_s)
+        while not isinstance(scheduler.step, PrefillStep):
+            to_next_step(scheduler)
+        step = scheduler.step
+        assert len(step.later_s) == 4
+        now_s = step.end_s + 1e-6
+        scheduler.run(now_s)
+        scheduler.abort(scheduler.jobs[victim], now_s)
+        assert not step.later_s
+        to_next_step(scheduler)
+        assert scheduler.step is not step
+        assert len(scheduler.decoding) == (victim == "b")
+
+
+def test_a_step_over_chunks_becomes_slower_from_its_next_chunk_on() -> None:
+    scheduler = Scheduler(FACTS, EngineRules())
+    start(scheduler, request("a", 5 * 1_024))
+    scheduler.slow(2.0, 0.0)
+    first_s = to_next_step(scheduler)
+    assert first_s == pytest.approx(FACTS.times.prefill_s(1_024, 0))
+    assert to_next_step(scheduler) - first_s == pytest.approx(
+        2.0 * FACTS.times.prefill_s(1_024, 1_024)
+    )

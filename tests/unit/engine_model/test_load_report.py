@@ -194,3 +194,22 @@ def test_how_often_it_is_read_changes_nothing(
             model.submit(request(str(number), prompt, output, session=session), now_s)
     for after_s in (0.1, 1.0, 10.0, 200.0):
         assert read.report(now_s + after_s) == unread.report(now_s + after_s)
+
+
+def test_reading_within_a_long_prompt_tells_of_every_chunk() -> None:
+    facts = replace(FACTS, host_capacity_tokens=0)
+    model, twin = ReplicaModel(facts), ReplicaModel(facts)
+    for each in (model, twin):
+        each.submit(request("a", 6 * CHUNK, 10), 0.0)
+        each.submit(request("b", 700, 10, session=2), 0.0)
+    at_s = 0.0
+    for chunk in range(5):
+        at_s += facts.times.prefill_s(CHUNK, chunk * CHUNK)
+        twin.advance(at_s)  # one looks at all of it, the other at the report alone
+        told = model.report(at_s)
+        assert told == twin.report(at_s)
+        assert told.at_s == pytest.approx(at_s)
+        assert told.total_prefill_uncached_tokens == chunk * CHUNK
+        assert told.used_tokens == min(6, chunk + 2) * CHUNK
+        assert told.waiting_tokens == 700
+    assert model.loads(at_s) == twin.loads(at_s)
