@@ -21,11 +21,10 @@ from router.errors import (
     UpstreamStatus,
 )
 from router.state.history import Outcome
-from sim.engine.requests import Began, EndReason, EngineRequest, PromptTooLong, QueueFull
+from sim.engine.requests import Began, Ended, EndReason, EngineRequest, PromptTooLong, QueueFull
 from sim.kernel import Alarm, Rank
 
 if TYPE_CHECKING:
-    from sim.engine.requests import Ended
     from sim.fleet.checks import Checks
     from sim.fleet.parts import ClientSide, Exchange, SimReplica
     from sim.kernel import Kernel
@@ -97,10 +96,10 @@ class Edge:
         now_s = kernel.now_s
         model = replica.model
         for event in model.advance(now_s, with_progress=False):
-            if type(event) is Began:
+            if isinstance(event, Began):
                 self._began(replica, event, now_s)
-            else:
-                self._ended(replica, event, now_s)  # type: ignore[arg-type]
+            elif isinstance(event, Ended):
+                self._ended(replica, event, now_s)
         kernel.arm(replica.alarm, model.next_at())
 
     def crash(self, replica: SimReplica) -> None:

@@ -17,6 +17,7 @@ Slow, flush and stale-loads without ``replicas`` mean all there are then.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sim.kernel import Rank
@@ -101,7 +102,7 @@ class Faults:
             self._end_process(replica)
             if fault.duration_s is not None:
                 delay_s = fault.duration_s + fault.startup_s
-                self._later(delay_s, lambda replica=replica: self._start_again(replica))  # type: ignore[misc]
+                self._later(delay_s, partial(self._start_again, replica))
 
     def _end_process(self, replica: SimReplica) -> None:
         """A process is gone: what ran there fails."""
@@ -125,7 +126,7 @@ class Faults:
         for _ in range(fault.count):
             replica = self._add()
             self._told("starting", replica)
-            self._later(fault.startup_s, lambda replica=replica: self._join(replica))  # type: ignore[misc]
+            self._later(fault.startup_s, partial(self._join, replica))
 
     def _join(self, replica: SimReplica) -> None:
         if replica.is_gone:
@@ -176,7 +177,7 @@ class Faults:
             if fault.duration_s is not None:
                 self._later(
                     fault.duration_s,
-                    lambda replica=replica: self._at_pace_again(replica, fault.factor),  # type: ignore[misc]
+                    partial(self._at_pace_again, replica, fault.factor),
                 )
 
     def _at_pace_again(self, replica: SimReplica, factor: float) -> None:
@@ -216,7 +217,7 @@ class Faults:
             replica.frozen = replica.model.report(self._kernel.now_s)
             replica.touch()
             if fault.duration_s is not None:
-                self._later(fault.duration_s, lambda replica=replica: self._thaw(replica))  # type: ignore[misc]
+                self._later(fault.duration_s, partial(self._thaw, replica))
 
     def _thaw(self, replica: SimReplica) -> None:
         if replica.frozen is not None:

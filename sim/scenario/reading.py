@@ -38,6 +38,7 @@ _LANES_MAX: Final = 1_000_000
 _FAULTS_MAX: Final = 1_000
 _ENUMS: Final = {"pace": WorkloadPace, "start": Start, "kind": FaultKind}
 _NAMES_MAX: Final = 25
+_MIX_MAX: Final = 1e300  # what is more, or no number, is no float
 _PRESET: Final = WorkloadSpec().preset
 _ABSENT: Final = "it is missing"
 
@@ -211,9 +212,9 @@ class Reader:
             if name not in MIX:
                 raise self.unknown(path, name, MIX, "parameters")
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not is_number or not isfinite(value):  # type: ignore[arg-type]
+            if not is_number or not -_MIX_MAX <= value <= _MIX_MAX:
                 raise self.error(path, value, "a number")
-            numbers[name] = float(value)  # type: ignore[arg-type]
+            numbers[name] = float(value)
         try:
             mixed(numbers, preset)
         except ValueError as failure:

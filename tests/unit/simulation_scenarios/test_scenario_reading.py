@@ -152,6 +152,10 @@ def test_one_group_may_be_a_plain_table(tmp_path: Path) -> None:
 
 
 MISTAKES = [
+    (f"[workload.mix]\nheads = 1{'0' * 400}", "workload.mix.heads: 1000"),
+    ("[workload.mix]\nheads = nan", "workload.mix.heads: nan is not allowed: a number"),
+    ("[workload.mix]\nheads = true", "workload.mix.heads: True is not allowed: a number"),
+    (f"seed = 1{'0' * 5_000}", "own.toml: no TOML: "),
     ("polices = ['home']", "own.toml: 'polices' is not known; did you mean 'policies'?"),
     (
         "[workload]\nsesions = 3",
