@@ -211,8 +211,9 @@ class Reader:
             path = f"workload.mix.{name}"
             if name not in MIX:
                 raise self.unknown(path, name, MIX, "parameters")
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not is_number or not -_MIX_MAX <= value <= _MIX_MAX:
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise self.error(path, value, "a number")
+            if not -_MIX_MAX <= value <= _MIX_MAX:
                 raise self.error(path, value, "a number")
             numbers[name] = float(value)
         try:
