@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench import facts, relay, tables, targets
+from bench import facts, peers, relay, tables, targets
 from bench.cases import CASES
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _relay(words: Sequence[str]) -> int:
     """Measure the targets side by side."""
     options = _relay_parser().parse_args(words)
-    tools = targets.find_tools(options.sglang_python)
+    tools = peers.find_tools(options.peer_python or [sys.executable])
     known = targets.known_targets(tools)
     wanted = options.target or known
     for line in tools.skipped:
@@ -126,8 +126,8 @@ def _relay_parser() -> argparse.ArgumentParser:
         "--target",
         action="append",
         metavar="NAME",
-        help="may be repeated; default: direct, haproxy, homeport, homeport-log (with its access "
-        "log), sglang-router, where they are installed",
+        help="may be repeated; default: direct, haproxy, nginx, homeport, homeport-log (with its "
+        "access log), sglang-router, smg, where they are installed",
     )
     add("--rounds", type=_count, default=5)
     add("--seconds", type=_seconds, default=20.0, help="the window that is measured")
@@ -135,10 +135,10 @@ def _relay_parser() -> argparse.ArgumentParser:
     add("--connections", type=int, default=0, help="requests in flight; default: the case's own")
     add("--pin", action="store_true", help="the router alone on one CPU, all else on the others")
     add(
-        "--sglang-python",
-        default=sys.executable,
+        "--peer-python",
+        action="append",
         metavar="PYTHON",
-        help="an interpreter that has sglang-router",
+        help="an interpreter that has sglang-router or smg; may be repeated; default: this one",
     )
     add("--json", type=Path, help="also write the results to this file")
     return parser

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import subprocess
 import sysconfig
 from pathlib import Path
 
@@ -51,12 +50,6 @@ def cpu_ns(pid: int) -> int:
         except (FileNotFoundError, ProcessLookupError):
             continue  # a thread that ended just now
     return total
-
-
-def haproxy_version(program: str) -> str:
-    """HAProxy's version number."""
-    done = subprocess.run([program, "-v"], capture_output=True, text=True, check=True)
-    return done.stdout.split()[2]
 
 
 def _python_build() -> str:

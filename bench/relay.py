@@ -18,7 +18,7 @@ from bench.targets import ROOT, BenchError, Cpus, child_env, target, upstreams
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bench.targets import Tools
+    from bench.peers import Tools
 
 _ALONE_SHARE: Final = 0.25
 _GRACE_S: Final = 60.0

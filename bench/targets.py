@@ -10,24 +10,22 @@ import asyncio
 import contextlib
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from bench.machine import haproxy_version
+from bench.peers import Address, Place, Tools, command
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from bench.cases import Answer
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 N_UPSTREAMS: Final = 2
-Address = tuple[str, int]
 T = TypeVar("T")
 
 _READY_S: Final = 30.0
@@ -36,39 +34,9 @@ _ASK_EVERY_S: Final = 0.02
 _UPSTREAM_READY: Final = re.compile(r"upstream ready url=http://([\d.]+):(\d+)")
 _ROUTER_READY: Final = re.compile(r"router ready url=http://([\d.]+):(\d+)")
 
-# http-no-delay: without it HAProxy marks parts of a chunked answer as "more to come", and the
-# kernel may hold an event back; a load balancer for streams is set up with it.
-_HAPROXY: Final = """\
-global
-  nbthread 1
-  maxconn 4096
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 60s
-  timeout server 60s
-  option http-no-delay
-  http-reuse safe
-frontend door
-  bind fd@{fd}
-  default_backend fleet
-backend fleet
-{servers}
-"""
-
 
 class BenchError(Exception):
     """A process did not do its part."""
-
-
-@dataclass(slots=True, frozen=True)
-class Tools:
-    """What is installed: programs by path, and their versions; why others are left out."""
-
-    haproxy: str | None
-    sglang_python: str | None
-    versions: dict[str, str] = field(default_factory=dict)
-    skipped: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True, frozen=True)
@@ -99,42 +67,11 @@ class Started:
     pid: int
 
 
-def find_tools(sglang_python: str) -> Tools:
-    """Look for the peers; one line for each that is not there."""
-    versions: dict[str, str] = {}
-    skipped: list[str] = []
-    haproxy = shutil.which("haproxy")
-    if haproxy is None:
-        skipped.append("haproxy is left out: no such program; there will be no ratios")
-    else:
-        versions["haproxy"] = haproxy_version(haproxy)
-    code = "import importlib.metadata as m, sglang_router; print(m.version('sglang-router'))"
-    try:
-        asked = subprocess.run(
-            [sglang_python, "-c", code], capture_output=True, text=True, check=False
-        )
-        version = asked.stdout.strip() if asked.returncode == 0 else ""
-    except OSError:
-        version = ""
-    if version:
-        versions["sglang-router"] = version
-    else:
-        skipped.append(
-            f"sglang-router is left out: {sglang_python} cannot import it "
-            "(pip install sglang-router in an environment, then --sglang-python ITS_PYTHON)"
-        )
-    return Tools(haproxy, sglang_python if version else None, versions, skipped)
-
-
 def known_targets(tools: Tools) -> list[str]:
     """The targets that can be measured here, the baseline first."""
-    names = ["direct"]
-    if tools.haproxy:
-        names.append("haproxy")
-    names += ["homeport", "homeport-log"]
-    if tools.sglang_python:
-        names.append("sglang-router")
-    return names
+    before = [name for name in ("haproxy", "nginx") if name in tools.programs]
+    behind = [name for name in ("sglang-router", "smg") if name in tools.programs]
+    return ["direct", *before, "homeport", "homeport-log", *behind]
 
 
 @contextlib.asynccontextmanager
@@ -159,44 +96,17 @@ async def target(
         yield Started(list(replicas), 0)
         return
     log = folder / f"{name}.log"
-    with _listener() as listener:
-        if name == "haproxy":
-            argv = _haproxy(tools, replicas, folder, listener)
-        elif name == "sglang-router":
-            argv = _sglang(tools, replicas, listener)
-        else:
-            argv = _homeport(replicas, has_log=name == "homeport-log")
-        fds = (listener.fileno(),) if name == "haproxy" else ()
-        address: Address = listener.getsockname()
-        if not fds:
-            listener.close()
-        async with _process(argv, log, cpus.router, fds=fds) as process:
-            if name.startswith("homeport"):
-                address = await _announced(process, log, _ROUTER_READY)
-            else:
-                await _answering(process, log, address)
-            yield Started([address], process.pid)
-
-
-def _haproxy(
-    tools: Tools, replicas: Sequence[Address], folder: Path, listener: socket.socket
-) -> list[str]:
-    rows = [f"  server r{n} {host}:{port}" for n, (host, port) in enumerate(replicas)]
-    config = folder / "haproxy.cfg"
-    config.write_text(_HAPROXY.format(fd=listener.fileno(), servers="\n".join(rows)))
-    assert tools.haproxy is not None
-    return [tools.haproxy, "-db", "-f", str(config)]
-
-
-def _sglang(tools: Tools, replicas: Sequence[Address], listener: socket.socket) -> list[str]:
-    assert tools.sglang_python is not None
-    urls = [f"http://{host}:{port}" for host, port in replicas]
-    port = str(listener.getsockname()[1])
-    return [
-        *(tools.sglang_python, "-m", "sglang_router.launch_router", "--worker-urls", *urls),
-        *("--policy", "cache_aware", "--host", "127.0.0.1", "--port", port),
-        *("--prometheus-port", str(_free_port()), "--log-level", "error"),
-    ]
+    if name.startswith("homeport"):
+        argv = _homeport(replicas, has_log=name == "homeport-log")
+        async with _process(argv, log, cpus.router) as process:
+            yield Started([await _announced(process, log, _ROUTER_READY)], process.pid)
+        return
+    port, spare_port = _free_ports(2)
+    place = Place(("127.0.0.1", port), replicas, folder, spare_port)
+    argv = command(name, tools, place)
+    async with _process(argv, log, cpus.router) as process:
+        await _answering(process, log, place.address)
+        yield Started([place.address], process.pid)
 
 
 def _homeport(replicas: Sequence[Address], *, has_log: bool) -> list[str]:
@@ -208,22 +118,18 @@ def _homeport(replicas: Sequence[Address], *, has_log: bool) -> list[str]:
     ]
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-@contextlib.contextmanager
-def _listener() -> Iterator[socket.socket]:
-    """A listening socket on a free port; a program that cannot inherit it gets only its number."""
-    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
-        listener.set_inheritable(True)
-        yield listener
+def _free_ports(count: int) -> list[int]:
+    """Different ports that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        listeners = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        return [int(listener.getsockname()[1]) for listener in listeners]
 
 
 @contextlib.asynccontextmanager
 async def _process(
-    argv: Sequence[str], log: Path, cpus: set[int] | None, *, fds: tuple[int, ...] = ()
+    argv: Sequence[str], log: Path, cpus: set[int] | None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A child whose output goes to a file; it is ended with its user."""
     with log.open("wb") as out:
@@ -234,7 +140,6 @@ async def _process(
             stderr=out,
             cwd=ROOT,
             env=child_env(),
-            pass_fds=fds,
         )
     try:
         if cpus is not None:
