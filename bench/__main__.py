@@ -1,4 +1,4 @@
-"""``python -m bench``: the relay's cost; ``bench facts``: a decision's; ``bench report``: tables."""
+"""``python -m bench``: the relay's cost; ``facts``: a decision's; ``memory``: a client's; ``report``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench import facts, peers, relay, tables, targets
+from bench import facts, memory, peers, relay, tables, targets
 from bench.cases import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bench.peers import Tools
     from bench.tables import Sheet
 
 _WIDTH = 170
@@ -27,7 +28,7 @@ _SECONDS_MAX = 3_600.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the first word names; answers the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    commands = {"facts": _facts, "report": _report}
+    commands = {"facts": _facts, "memory": _memory, "report": _report}
     if words and words[0] in commands:
         return commands[words[0]](words[1:])
     return _relay(words)
@@ -37,18 +38,12 @@ def _relay(words: Sequence[str]) -> int:
     """Measure the targets side by side."""
     options = _relay_parser().parse_args(words)
     tools = peers.find_tools(options.peer_python or [sys.executable])
-    known = targets.known_targets(tools)
-    wanted = options.target or known
-    for line in tools.skipped:
-        print(f"bench: {line}", file=sys.stderr)
-    if missing := [name for name in wanted if name not in known]:
-        print(
-            f"bench: not here: {', '.join(missing)}; there are {', '.join(known)}", file=sys.stderr
-        )
+    wanted = _wanted(options.target, tools)
+    if wanted is None:
         return 2
     plan = relay.Options(
         cases=options.case or list(CASES),
-        targets=[name for name in known if name in wanted],
+        targets=wanted,
         rounds=options.rounds,
         seconds=options.seconds,
         warmup_s=options.warmup,
@@ -82,19 +77,55 @@ def _facts(words: Sequence[str]) -> int:
     return 0
 
 
+def _memory(words: Sequence[str]) -> int:
+    """Measure what an idle connection and a stream take."""
+    parser = argparse.ArgumentParser(prog="python -m bench memory", description=memory.__doc__)
+    _add_targets(parser)
+    parser.add_argument("--idle", type=int, default=9_000, help="idle connections; 0: none")
+    parser.add_argument("--streams", type=int, default=2_000, help="open streams; 0: none")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    options = parser.parse_args(words)
+    tools = peers.find_tools(options.peer_python or [sys.executable])
+    wanted = _wanted(options.target, tools)
+    if wanted is None:
+        return 2
+    try:
+        run = asyncio.run(memory.measure(wanted, tools, idle=options.idle, streams=options.streams))
+    except targets.BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        relay.save(run, options.json)
+    _print(tables.machine_lines(run.machine), [tables.memory_sheet(run)])
+    return 0
+
+
+def _wanted(named: Sequence[str] | None, tools: Tools) -> list[str] | None:
+    """The targets to measure, the baseline first; None if one is named that is not here."""
+    known = targets.known_targets(tools)
+    for line in tools.skipped:
+        print(f"bench: {line}", file=sys.stderr)
+    if missing := [name for name in named or () if name not in known]:
+        print(
+            f"bench: not here: {', '.join(missing)}; there are {', '.join(known)}", file=sys.stderr
+        )
+        return None
+    return [name for name in known if name in (named or known)]
+
+
 def _report(words: Sequence[str]) -> int:
     """Print a run's tables as Markdown."""
     parser = argparse.ArgumentParser(prog="python -m bench report")
     parser.add_argument("file", type=Path, help="what --json has written")
     options = parser.parse_args(words)
     try:
-        run = msgspec.json.decode(options.file.read_bytes(), type=relay.Run | facts.FactsRun)
+        run = msgspec.json.decode(
+            options.file.read_bytes(), type=relay.Run | facts.FactsRun | memory.MemoryRun
+        )
     except (OSError, msgspec.DecodeError) as error:
         print(f"bench report: {options.file}: {error}", file=sys.stderr)
         return 2
-    sheets = (
-        list(tables.relay_sheets(run)) if isinstance(run, relay.Run) else [tables.facts_sheet(run)]
-    )
+    sheets = tables.sheets(run)
     print("  \n".join(tables.machine_lines(run.machine)))
     for sheet in sheets:
         print(f"\n{tables.markdown(sheet)}")
@@ -118,30 +149,34 @@ def _relay_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="CPU time per request of the router and its peers, and the latency they add. "
-        "Other commands: facts, report FILE.json; and python -m bench.sessions.",
+        "Other commands: facts, memory, report FILE.json; and python -m bench.sessions.",
     )
     add = parser.add_argument
     add("--case", action="append", choices=list(CASES), help="may be repeated; default: all")
-    add(
+    _add_targets(parser)
+    add("--rounds", type=_count, default=5)
+    add("--seconds", type=_seconds, default=20.0, help="the window that is measured")
+    add("--warmup", type=_seconds, default=3.0, help="seconds before it")
+    add("--connections", type=int, default=0, help="requests in flight; default: the case's own")
+    add("--pin", action="store_true", help="the router alone on one CPU, all else on the others")
+    add("--json", type=Path, help="also write the results to this file")
+    return parser
+
+
+def _add_targets(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--target",
         action="append",
         metavar="NAME",
         help="may be repeated; default: direct, haproxy, nginx, homeport, homeport-log (with its "
         "access log), sglang-router, smg, where they are installed",
     )
-    add("--rounds", type=_count, default=5)
-    add("--seconds", type=_seconds, default=20.0, help="the window that is measured")
-    add("--warmup", type=_seconds, default=3.0, help="seconds before it")
-    add("--connections", type=int, default=0, help="requests in flight; default: the case's own")
-    add("--pin", action="store_true", help="the router alone on one CPU, all else on the others")
-    add(
+    parser.add_argument(
         "--peer-python",
         action="append",
         metavar="PYTHON",
         help="an interpreter that has sglang-router or smg; may be repeated; default: this one",
     )
-    add("--json", type=Path, help="also write the results to this file")
-    return parser
 
 
 def _count(text: str) -> int:

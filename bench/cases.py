@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.conversations import Template, chat_body, conversation, small_body
+from bench.conversations import MODEL, Template, chat_body, conversation, small_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +26,7 @@ class Answer(StrEnum):
     WHOLE = "whole"
     BURST = "burst"
     PACED = "paced"
+    HELD = "held"  # a stream's first event, and then nothing until the client has left
 
 
 @dataclass(slots=True, frozen=True)
@@ -121,7 +122,7 @@ def _object(kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         "id": "0123456789abcdef0123456789abcdef",
         "object": kind,
         "created": 1_790_000_000,
-        "model": "kimi-k2.6",
+        "model": MODEL,
         "choices": choices,
     }
 

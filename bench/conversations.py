@@ -16,6 +16,8 @@ from typing import Any, Final
 
 SESSION_MARK: Final = b"@@session-mark@@"
 PASS_MARK: Final = b"@@@@pass-mark@@@"
+MODEL: Final = "kimi-k2.6"
+
 _MARKS: Final = re.compile(b"(%b|%b)" % (SESSION_MARK, PASS_MARK))
 _N_TOOLS: Final = 20
 _TALK_EVERY: Final = 12
@@ -123,7 +125,7 @@ def chat_body(talk: Conversation, n_turns: int) -> bytes:
         for name, text, schema in talk.tools
     ]
     body = {
-        "model": "kimi-k2.6",
+        "model": MODEL,
         "max_tokens": 32_000,
         "messages": messages,
         "tools": tools,
@@ -159,7 +161,7 @@ def messages_body(talk: Conversation, n_turns: int) -> bytes:
     messages[-1]["content"][-1] |= cached
     line = f"x-anthropic-billing-header: cc_version=2.1.99.a1b; cc_entrypoint=cli; cch={PASS_MARK.decode()};"
     body = {
-        "model": "kimi-k2.6",
+        "model": MODEL,
         "max_tokens": 32_000,
         "stream": True,
         "system": [
@@ -180,7 +182,7 @@ def small_body() -> bytes:
     dice = random.Random(7)
     system, question = _text(dice, 430), f"{PASS_MARK.decode()} {_text(dice, 250)}"
     body = {
-        "model": "kimi-k2.6",
+        "model": MODEL,
         "max_tokens": 200,
         "messages": [
             {"role": "system", "content": f"{SESSION_MARK.decode()} {system}"},

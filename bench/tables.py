@@ -7,14 +7,16 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from bench.cases import CASES
+from bench.facts import FactsRun
+from bench.relay import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from bench.facts import FactsRun
     from bench.load import Latencies, Result
     from bench.machine import Machine
-    from bench.relay import Run, Sample
+    from bench.memory import MemoryRun
+    from bench.relay import Sample
 
 BASELINE = "direct"
 PEER = "haproxy"
@@ -150,6 +152,30 @@ def facts_sheet(run: FactsRun) -> Sheet:
         ("", *run.phases, "read + arrive p50 / p99", "all p50 / p99"),
         rows,
     )
+
+
+def memory_sheet(run: MemoryRun) -> Sheet:
+    """What a client takes, a row for each target and kind."""
+    rows = [
+        [
+            row.target,
+            row.kind,
+            f"{row.count:,}",
+            f"{row.before_kib / 1024:.0f}",
+            f"{row.after_kib / 1024:.0f}",
+            f"{row.each_kib:.1f}",
+        ]
+        for row in run.rows
+    ]
+    columns = ("", "clients", "number", "before MiB", "after MiB", "KiB each")
+    return Sheet("Resident memory of the router", columns, rows)
+
+
+def sheets(run: Run | FactsRun | MemoryRun) -> list[Sheet]:
+    """The tables of a run of any kind."""
+    if isinstance(run, Run):
+        return list(relay_sheets(run))
+    return [facts_sheet(run) if isinstance(run, FactsRun) else memory_sheet(run)]
 
 
 def _number(value: float) -> str:

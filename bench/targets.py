@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from bench.conversations import MODEL
 from bench.peers import Address, Place, Tools, command
 
 if TYPE_CHECKING:
@@ -174,19 +175,19 @@ async def _announced(
 
 
 async def _answering(process: asyncio.subprocess.Process, log: Path, address: Address) -> None:
-    """Wait until a health check through it passes."""
+    """Wait until it serves the replicas' model; a health check passes before it knows them."""
 
     async def passes() -> bool | None:
         try:
             reader, writer = await asyncio.open_connection(*address)
         except OSError:
             return None
-        writer.write(b"GET /health HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")
-        line = b""
+        writer.write(b"GET /v1/models HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")
+        answer = b""
         with contextlib.suppress(OSError):
-            line = await reader.readline()
+            answer = await reader.read()
         writer.close()
-        return True if b" 200 " in line else None
+        return True if b" 200 " in answer[:16] and MODEL.encode() in answer else None
 
     await _ready(process, log, passes)
 

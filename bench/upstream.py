@@ -1,6 +1,6 @@
 """The bench's own replica: answers generations with prebuilt bytes, as cheaply as Python can.
 
-One process each: ``python -m bench.upstream whole|burst|paced``. It says where it listens on
+One process each: ``python -m bench.upstream whole|burst|paced|held``. It says where it listens on
 standard output. A stream is written one event at a time, each with a write of its own, as an
 engine's server does: in a burst as fast as they go, or on a fixed schedule.
 """
@@ -18,6 +18,7 @@ import uvloop
 from typing_extensions import override
 
 from bench.cases import EVENT_GAP_S, Answer, stream_events, whole_answer
+from bench.conversations import MODEL
 
 _LATE_S: Final = 0.001
 """uvloop's timers count whole milliseconds."""
@@ -50,7 +51,7 @@ class Replica:
         self.events.append(b"0\r\n\r\n")
         self._pages = {
             b"/server_info": _json({"max_total_num_tokens": 8_000_000}),
-            b"/v1/models": _json({"object": "list", "data": [{"id": "kimi-k2.6"}]}),
+            b"/v1/models": _json({"object": "list", "data": [{"id": MODEL}]}),
         }
 
     def page(self, path: bytes) -> bytes:
@@ -119,6 +120,8 @@ class Connection(asyncio.Protocol):
             replica.inflight -= 1
             return
         self._write(replica.events[at])
+        if replica.answer is Answer.HELD:
+            return
         if replica.answer is Answer.BURST or at >= len(replica.events) - 2:
             self._loop.call_soon(self._next, at + 1)
         else:

@@ -39,6 +39,23 @@ def test_an_unknown_target_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "apache" in capsys.readouterr().err
 
 
+def test_memory_counts_what_each_kind_of_client_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "memory.json"
+    words = ["memory", "--target", "homeport", "--idle", "20", "--streams", "5"]
+    assert main([*words, "--json", str(file)]) == 0
+    rows = json.loads(file.read_bytes())["rows"]
+    assert [(row["target"], row["kind"], row["count"]) for row in rows] == [
+        ("homeport", "idle", 20),
+        ("homeport", "streams", 5),
+    ]
+    assert all(row["after_kib"] >= row["before_kib"] > 10_000 for row in rows)
+    capsys.readouterr()
+    assert main(["report", str(file)]) == 0
+    assert "| homeport | streams | 5 |" in capsys.readouterr().out
+
+
 def test_a_file_that_is_no_run_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
