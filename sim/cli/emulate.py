@@ -56,6 +56,10 @@ _DisconnectPoll = Annotated[
 _Reasoning = Annotated[
     float, typer.Option(help="Reasoning's share of an answer.", min=0.0, max=1.0)
 ]
+_ToolTurns = Annotated[
+    int,
+    typer.Option(help="Answers in a row that call an agent's shell, before one ends.", min=0),
+]
 _Preserve = Annotated[bool, typer.Option(help="Default of chat_template_kwargs.preserve_thinking.")]
 _Hoist = Annotated[
     bool, typer.Option(help="Move inline system messages of /v1/messages to the head.")
@@ -82,6 +86,7 @@ def _emulate_command(
     health_timeout: _HealthTimeout = 20.0,
     disconnect_poll: _DisconnectPoll = 4.0,
     reasoning_ratio: _Reasoning = 0.25,
+    tool_turns: _ToolTurns = 0,
     preserve_thinking: _Preserve = False,
     hoist_system: _Hoist = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
@@ -107,6 +112,7 @@ def _emulate_command(
         health_timeout_s=health_timeout,
         disconnect_poll_s=disconnect_poll,
         reasoning_ratio=reasoning_ratio,
+        tool_turns=tool_turns,
         output_tokens=output_tokens,
         template=TemplateDefaults(preserve_thinking, hoist_system),
     )

@@ -14,6 +14,7 @@ from sim.engine.requests import EngineError, EngineRequest, QueueFull
 from sim.live.rendering import pages, template
 from sim.live.rendering.answer import Answer, Cursor, Wish, compose
 from sim.live.rendering.bodies import BadBodyError, UnreadableBodyError
+from sim.live.rendering.tool_loop import next_call
 from sim.live.serving.faults import FaultKind, FaultPlan, break_connection
 from sim.live.serving.wire import (
     BAD_REQUEST,
@@ -26,6 +27,7 @@ from sim.live.serving.wire import (
 )
 
 if TYPE_CHECKING:
+    from sim.live.rendering.bodies import ToolCallAsk
     from sim.live.serving.dialects import Call, Dialect
     from sim.live.serving.faults import Fault
     from sim.live.serving.options import EmulatorOptions
@@ -200,9 +202,16 @@ class Generator:
             tokens_max=tokens_max,
             reasoning_tokens=usual_tokens if asked is None else asked.reasoning_tokens,
             is_endless=call.ignores_eos,
-            tool_call=None if asked is None else asked.tool_call,
+            tool_call=self._tool_call(call),
             call_index=sum(len(message.tool_calls or ()) for message in call.prompt.messages),
         )
+
+    def _tool_call(self, call: Call) -> ToolCallAsk | None:
+        """The call that the client wants the answer to make, else the next of an agent's loop."""
+        if call.emulate is not None:
+            return call.emulate.tool_call
+        turns = self._options.tool_turns
+        return next_call(call.prompt, turns) if turns else None
 
 
 def _problem_of(error: BadBodyError | EngineError) -> Problem:

@@ -20,7 +20,8 @@ class EmulatorOptions:
 
     ``time_scale`` is engine seconds per wall second. ``output_tokens`` is generated where a request
     does not say how many; ``reasoning_ratio`` (0-1) of an answer is reasoning where the prompt lets
-    it think and the request does not say how much.
+    it think and the request does not say how much. Of an agent's answers, ``tool_turns`` in a row call
+    its shell before one is text alone; 0: none does.
     ``health_check_s`` (at least 1 s in SGLang), ``health_timeout_s`` until a check without any
     output fails, ``keep_alive_s`` and ``disconnect_poll_s`` (how often it is looked whether the
     client of a silent request has left) are wall seconds.
@@ -34,6 +35,7 @@ class EmulatorOptions:
     admin_api_key: str | None = None
     output_tokens: int = 500
     reasoning_ratio: float = 0.25
+    tool_turns: int = 0
     template: TemplateDefaults = field(default_factory=TemplateDefaults)
     health_check_s: float = 1.0
     health_timeout_s: float = 20.0
