@@ -10,7 +10,10 @@ ENGINE_PYTHON ?= python3.11
 ENGINE_PY := .venv-engine/bin/python
 ENGINE := .venv-engine/.made
 
-.PHONY: demo test test-engine check format bench lock clean
+# Real agents (npm, PyPI) that the front door is tried with; each in its own folder, for their pins differ.
+AGENTS := .venv-agents/.made
+
+.PHONY: demo test test-engine test-agents check format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -45,6 +48,20 @@ test: $(ENV) ## every test but the slow sets
 test-engine: $(ENV) $(ENGINE) ## the suites that need real SGLang, on this CPU with a tiny model
 	$(PY) -m pytest -m engine --timeout 300 $(ARGS)
 
+$(AGENTS): tests/agents/package.json
+	@command -v npm >/dev/null || { echo "the real agents need Node.js and npm" >&2; exit 1; }
+	@echo "making .venv-agents: Claude Code, Codex, OpenCode, Cline, mini-swe-agent, Aider: 2.5 GB ..." >&2
+	@mkdir -p .venv-agents/npm && cp tests/agents/package.json .venv-agents/npm/
+	@cd .venv-agents/npm && npm install --silent --no-audit --no-fund --no-package-lock
+	@for pinned in mini-swe-agent==2.4.6 aider-chat==0.86.2; do \
+		place=".venv-agents/$$(echo "$$pinned" | sed 's/-chat//; s/==.*//')"; \
+		$(PYTHON) -m venv "$$place" && "$$place/bin/python" -m pip install --quiet --disable-pip-version-check "$$pinned" || exit 1; \
+	done
+	@touch $(AGENTS)
+
+test-agents: $(ENV) $(AGENTS) ## real coding agents through the router, offline, in a network namespace (Linux)
+	$(PY) -m pytest -m agents --timeout 400 $(ARGS)
+
 check: $(ENV) ## format, lint, types, import contracts
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
@@ -65,4 +82,4 @@ lock: $(ENV) ## resolve the locked, hashed requirement files anew
 	$(PY) -m uv pip compile --quiet --no-deps --python-version 3.11 --python-platform x86_64-manylinux_2_34 --generate-hashes --no-header --no-annotate requirements/engine.in -o requirements/engine.txt
 
 clean: ## remove both environments and caches
-	rm -rf .venv .venv-engine .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-engine .venv-agents .mypy_cache .ruff_cache .pytest_cache .hypothesis
