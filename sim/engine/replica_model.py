@@ -236,7 +236,7 @@ class ReplicaModel:
         scheduler = self._scheduler
         scheduler.pass_time(now_s)
         scheduler.follow(now_s)
-        return scheduler.reporter.last(scheduler, now_s if scheduler.step is None else None)
+        return scheduler.reporter.last(now_s if scheduler.step is None else None)
 
     def _quiet_until_s(self, step: PrefillStep) -> float:
         """When the prompt that a step cuts, if it goes on, is done at the earliest, or the step ends.

@@ -231,7 +231,6 @@ class Scheduler:
         self.step = self._form_prefill(at_s) if admission.has_work() else None
         if self.step is None and self.decoding:
             self.step = self._form_stretch(at_s)
-            self.reporter.stretch_began()
         elif self.step is None:
             admission.guess.reset()
 
