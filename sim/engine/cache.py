@@ -90,7 +90,10 @@ class Node:
         self.cuts.append(end)
         self.stop = stop
         self.version += 1
-        if ids is self.source or (not shift and 2 * start > len(ids) and self._covers(ids, stop)):
+        if ids is self.source:
+            if end > self.tail_start:
+                self._read(ids, self.shift)
+        elif not shift and 2 * start > len(ids) and self._covers(ids, stop):
             self._read(self.source, self.shift)
         elif shift:
             behind = ids[end - shift :] if end > shift else ids
@@ -185,8 +188,9 @@ class PrefixTree:
             if child is None:
                 break
             node = child
-            at = _common(node, pages, 0, limit)
-            if at < node.stop:
+            stop = node.stop
+            at = _common(node, pages, 0, stop if stop < limit else limit)
+            if at < stop:
                 break
         return Match(node, at)
 
@@ -248,25 +252,30 @@ class PrefixTree:
         *,
         shift: int = 0,
         ends: Sequence[int] = (),
-    ) -> tuple[Node, int]:
+    ) -> Node:
         """Move the caller's pin, which ends ``start`` deep at ``node``, on to ``stop`` over ``pages``.
 
         These begin ``shift`` deep: with 0 they are all of its path. What is added is one run, or several
-        where ``ends``, in order, lie inside. Answers the node that ends there, and how many pages were
-        added; the others were held.
+        where ``ends``, in order, lie inside. Answers the node that ends there.
         """
         self._tick += 1
         while start < stop:
             children = node.children
             child = children.get(pages[start - shift]) if children else None
             if child is None:
-                node = self._append(node, pages, shift, stop)
+                count = stop - start
+                self.n_pages += count
+                self.pinned_pages += count
+                if node.pins == 1 and not children:  # nobody else holds it
+                    node.grow(pages, shift, stop)
+                else:
+                    node = self._branch(node, pages, shift, stop)
                 if ends:
                     node.cuts.extend(end for end in ends if start < end < stop)
-                return node, stop - start
+                return node
             node = self._enter(child, pages, shift, stop)
             start = node.stop
-        return node, 0
+        return node
 
     def evict(self, n_pages: int) -> int:
         """Drop unpinned runs, coldest leaf first, until ``n_pages`` pages are dropped.
@@ -325,7 +334,8 @@ class PrefixTree:
 
     def _enter(self, child: Node, pages: array[int], shift: int, limit: int) -> Node:
         """Pin the part of ``child`` that equals ``pages`` up to ``limit``, split off where needed."""
-        stop = _common(child, pages, shift, limit)
+        stop = child.stop
+        stop = _common(child, pages, shift, stop if stop < limit else limit)
         if stop < child.stop:
             child = self._split(child, stop)
         if not child.pins:
@@ -344,15 +354,9 @@ class PrefixTree:
         upper.children[lower.id_at(at)] = lower
         return upper
 
-    def _append(self, node: Node, pages: array[int], shift: int, stop: int) -> Node:
-        """Add pages up to ``stop`` behind ``node`` for its holder, in place if nobody else holds it."""
+    def _branch(self, node: Node, pages: array[int], shift: int, stop: int) -> Node:
+        """Add pages up to ``stop`` behind ``node`` in a node of their own, held by one."""
         start = node.stop
-        count = stop - start
-        self.n_pages += count
-        self.pinned_pages += count
-        if node.pins == 1 and not node.children:
-            node.grow(pages, shift, stop)
-            return node
         if 2 * (start - shift) > len(pages):
             pages, shift = pages[start - shift :], start
         child = self._new(pages, shift, node, start=start, stop=stop)
@@ -379,17 +383,17 @@ class PrefixTree:
         heapq.heappush(self._coldest, (node.used_at, node.serial, node))
 
 
-def _common(node: Node, pages: array[int], shift: int, limit: int) -> int:
+def _common(node: Node, pages: array[int], shift: int, stop: int) -> int:
     """Up to which depth ``pages``, which begin ``shift`` deep, equal the path down to ``node``.
 
-    That is at most ``limit``; the first page of the node is known to be equal.
+    That is at most ``stop``, which is within the node; its first page is known to be equal.
     """
-    stop = node.stop
-    stop = min(stop, limit)
-    if node.id_at(stop - 1) == pages[stop - 1 - shift]:
+    high = stop - 1
+    split = node.tail_start
+    held = node.source[high - node.shift] if high < split else node.tail[high - split]
+    if held == pages[high - shift]:
         return stop
     low = node.start + 1
-    high = stop - 1
     while low < high:
         middle = (low + high) // 2
         if node.id_at(middle) == pages[middle - shift]:

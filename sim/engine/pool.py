@@ -46,9 +46,10 @@ class HostTier:
         room = self.capacity_pages - tree.n_pages
         if count > room:
             room += tree.evict(count - room)
-            count = min(count, room)
+            if room < count:
+                count = room
         if count > 0:
-            holding.host_node, _ = tree.extend(
+            holding.host_node = tree.extend(
                 holding.host_node, pages, start, start + count, shift=shift, ends=ends
             )
             holding.host_stored += count
@@ -80,14 +81,8 @@ class Lookup:
         self.limit = limit
         self.device = device
         self.host = host
-        self.matched = max(device.at, host.at)
+        self.matched = device.at if device.at > host.at else host.at
         self.version = 0
-
-    @property
-    def is_current(self) -> bool:
-        """Would both tiers answer the same now?"""
-        device, host = self.device, self.host
-        return device.version == device.node.version and host.version == host.node.version
 
 
 class Holding:
@@ -153,19 +148,20 @@ class KvPool:
 
     def look(self, lookup: Lookup) -> int:
         """Pages found from the start in either tier. Matches anew only where something changed."""
-        if not lookup.is_current:
-            device, host = lookup.device, lookup.host
-            if device.version != device.node.version:
+        device, host = lookup.device, lookup.host
+        is_device_current = device.version == device.node.version
+        is_host_current = host.version == host.node.version
+        if not (is_device_current and is_host_current):
+            if not is_device_current:
                 device = lookup.device = self.tree.match(lookup.pages, lookup.limit)
-            if host.version != host.node.version:
+            if not is_host_current:
                 host = lookup.host = self.host.tree.match(lookup.pages, lookup.limit)
-            lookup.matched = max(device.at, host.at)
+            lookup.matched = device.at if device.at > host.at else host.at
             lookup.version += 1
         return lookup.matched
 
     def pin(self, lookup: Lookup) -> Holding:
-        """Hold what the request finds in each tier; :meth:`release` undoes it."""
-        self.look(lookup)
+        """Hold what a current look-up found in each tier; :meth:`release` undoes it."""
         device, host = lookup.device, lookup.host
         return Holding(
             self.tree.lock(device),
@@ -200,8 +196,12 @@ class KvPool:
         """Give the request private pages; evicts whole runs until nothing is missing."""
         assert n_pages >= 0, f"{n_pages} pages allocated"
         holding.private += n_pages
-        private = self.private_pages = self.private_pages + n_pages
-        shortage = self.tree.n_pages + private - self.capacity_pages
+        self.reserve(n_pages)
+
+    def reserve(self, n_pages: int) -> None:
+        """Have so many more private pages, which the caller has given to requests."""
+        self.private_pages += n_pages
+        shortage = self.tree.n_pages + self.private_pages - self.capacity_pages
         if shortage > 0:
             evicted = self.tree.evict(shortage)
             assert evicted >= shortage, f"2: pool overcommitted: {evicted} of {shortage} evicted"
@@ -251,7 +251,7 @@ class KvPool:
         if moved <= 0:
             return
         assert moved <= holding.private, f"1: {moved} pages stored of {holding.private} allocated"
-        holding.node, _ = self.tree.extend(holding.node, pages, start, stop, shift=shift, ends=ends)
+        holding.node = self.tree.extend(holding.node, pages, start, stop, shift=shift, ends=ends)
         holding.stored = stop
         holding.private -= moved
         self.private_pages -= moved

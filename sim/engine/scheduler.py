@@ -85,7 +85,8 @@ class Scheduler:
     def run(self, now_s: float) -> None:
         """Let all steps end that do so by ``now_s``, and start what follows each."""
         self.pass_time(now_s)
-        self.settle()
+        if self.step is not None and self.step.owed_chunks:
+            self.settle()
 
     def pass_time(self, now_s: float) -> None:
         """As :meth:`run`, but the pool need not know yet of chunks of a prompt that goes on."""
@@ -94,7 +95,10 @@ class Scheduler:
         self.now_s = now_s
         step = self.step
         while step is not None and step.end_s <= now_s:
-            self._finish(step, now_s)
+            if isinstance(step, Stretch):
+                self._finish_stretch(step)
+            else:
+                self._finish_prefill(step, now_s)
             step = self.step
 
     def settle(self) -> None:
@@ -112,7 +116,9 @@ class Scheduler:
         self.follow(now_s)
         page = self.facts.page_tokens
         # At least one token of every prompt is computed.
-        cacheable = min(len(request.pages), (request.prompt_tokens - 1) // self.facts.page_tokens)
+        cacheable = (request.prompt_tokens - 1) // page
+        if cacheable > len(request.pages):
+            cacheable = len(request.pages)
         total = -(-(request.prompt_tokens + request.output_tokens) // page)
         lookup = self.pool.find(request.pages, cacheable)
         job = Job(request, lookup, total_pages=total, accept=accept_length(self.facts, self._dice))
@@ -186,33 +192,6 @@ class Scheduler:
         else:
             self.step.cut()
 
-    def _finish(self, step: PrefillStep | Stretch, until_s: float) -> None:
-        """Apply a step that has ended, start the next one, and report where a report is due.
-
-        A report that the next step, ended by ``until_s``, replaces is not made.
-        """
-        totals = self.totals
-        tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
-        if isinstance(step, Stretch):
-            self.reporter.stretch_ended(self, step)
-            self._finish_stretch(step)
-        else:
-            if step.later_s:
-                self.reporter.pass_chunks(self, step, until_s)
-                if step.end_s > until_s:
-                    return
-                tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
-            step.settle(self.pool, self.facts)
-            self._finish_prefill(step)
-        self._start_step(step.end_s)
-        following = self.step
-        is_replaced = isinstance(following, PrefillStep) and following.end_s <= until_s
-        if following is None:
-            tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
-        elif is_replaced or isinstance(step, Stretch):
-            return
-        self.reporter.tell(self, step.end_s, tokens=tokens, busy_s=busy_s)
-
     def _start_step(self, at_s: float) -> None:
         """Begin the next step, if there is anything to do, after freeing what has ended."""
         admission = self.admission
@@ -228,11 +207,15 @@ class Scheduler:
             admission.is_full = False
         if not self.decoding:
             admission.is_full = False
-        self.step = self._form_prefill(at_s) if admission.has_work() else None
-        if self.step is None and self.decoding:
-            self.step = self._form_stretch(at_s)
-        elif self.step is None:
-            admission.guess.reset()
+        step: PrefillStep | Stretch | None = None
+        if admission.partial is not None or (not admission.is_full and admission.waiting.jobs):
+            step = self._form_prefill(at_s)
+        if step is None:
+            if self.decoding:
+                step = self._form_stretch(at_s)
+            else:
+                admission.guess.reset()
+        self.step = step
 
     def _form_prefill(self, at_s: float) -> PrefillStep | None:
         """The next prefill step, with the running jobs along where chunks are mixed."""
@@ -272,11 +255,12 @@ class Scheduler:
             holding = job.holding
             assert holding is not None, "running jobs hold pages"
             missing += job.total_pages - holding.stored - holding.private
-        is_scarce = missing > self.pool.room_pages
+        pool = self.pool
+        is_scarce = missing > pool.capacity_pages - pool.tree.pinned_pages - pool.private_pages
         if is_scarce and not self._has_room_for_step():
             self.admission.make_room(self, self._has_room_for_step)
         page, reserve = self.facts.page_tokens, self.reserve_tokens
-        grow_for_step(self.pool, self.decoding, page_tokens=page, reserve=reserve)
+        grow_for_step(pool, self.decoding, page_tokens=page, reserve=reserve)
         stretch = stretch_of(self.decoding, self.facts, at_s, slowness=self.slowness)
         if is_scarce:
             stretch.limit(self._steps_with_room(stretch.n_steps))
@@ -299,7 +283,31 @@ class Scheduler:
         room = self.pool.room_pages
         return bisect_right(range(1, n_steps), room, key=self.needed_after) + 1
 
-    def _finish_prefill(self, step: PrefillStep) -> None:
+    def _finish_prefill(self, step: PrefillStep, until_s: float) -> None:
+        """Apply a prefill step that has ended, or chunks of it, and start what follows.
+
+        A report that the next step, ended by ``until_s``, replaces is not made.
+        """
+        totals = self.totals
+        reporter = self.reporter
+        if step.later_s:
+            reporter.pass_chunks(self, step, until_s)
+            if step.end_s > until_s:
+                return
+        if step.owed_chunks:
+            step.settle(self.pool, self.facts)
+        tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
+        self._apply_prefill(step)
+        self._start_step(step.end_s)
+        following = self.step
+        if following is None:
+            reporter.tell(
+                self, step.end_s, tokens=totals.prefill_tokens, busy_s=totals.prefill_busy_s
+            )
+        elif following.end_s > until_s or isinstance(following, Stretch):
+            reporter.tell(self, step.end_s, tokens=tokens, busy_s=busy_s)
+
+    def _apply_prefill(self, step: PrefillStep) -> None:
         page = self.facts.page_tokens
         totals = self.totals
         totals.prefill_busy_s += step.end_s - step.start_s
@@ -319,7 +327,9 @@ class Scheduler:
                 continue
             job.computed_tokens += n_tokens
             pages = job.lookup.pages
-            stored = min(len(pages), job.computed_tokens // page)
+            stored = job.computed_tokens // page
+            if stored > len(pages):
+                stored = len(pages)
             self.pool.store(holding, pages, stored)
             if job.ended_tokens is not None:
                 self.admission.is_full = False
@@ -348,21 +358,39 @@ class Scheduler:
             self._stop(job, at_s)
 
     def _finish_stretch(self, stretch: Stretch) -> None:
-        n_steps = stretch.n_steps
-        self.totals.verify_steps += n_steps
-        self.totals.decode_busy_s += stretch.end_s - stretch.start_s
+        """Apply a stretch that has ended, and start what follows."""
+        n_steps, end_s = stretch.n_steps, stretch.end_s
+        totals = self.totals
+        self.reporter.stretch_ended(self, stretch)
+        totals.verify_steps += n_steps
+        totals.decode_busy_s += end_s - stretch.start_s
         self.admission.guess.decay(n_steps)
         page = self.facts.page_tokens
+        n_pages = 0
         for job in self.decoding:
             steps = job.steps = job.steps + n_steps
             if job.ended_tokens is not None:
                 continue
-            tokens = job.tokens = job.tokens_after(steps)
             if steps == job.steps_total:
-                self._stop(job, stretch.end_s)
+                job.tokens = job.output_tokens
+                self._stop(job, end_s)
                 continue
-            assert job.holding is not None, "running jobs hold pages"
-            self.pool.have(job.holding, (job.prompt_tokens + tokens + page - 2) // page)
+            tokens = job.tokens = job.tokens_after(steps)
+            holding = job.holding
+            assert holding is not None, "running jobs hold pages"
+            missing = (
+                (job.prompt_tokens + tokens + page - 2) // page - holding.stored - holding.private
+            )
+            if missing > 0:
+                holding.private += missing
+                n_pages += missing
+        if n_pages:
+            self.pool.reserve(n_pages)
+        self._start_step(end_s)
+        if self.step is None:
+            self.reporter.tell(
+                self, end_s, tokens=totals.prefill_tokens, busy_s=totals.prefill_busy_s
+            )
 
     def _stop(self, job: Job, at_s: float) -> None:
         """A job has all its tokens."""

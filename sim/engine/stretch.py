@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from collections import deque
 from dataclasses import dataclass, field
-from math import ceil, floor, sqrt
-from typing import TYPE_CHECKING, Final
+from math import ceil, sqrt
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     import random
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from sim.engine.pool import Holding, KvPool, Lookup
     from sim.engine.requests import EngineRequest
 
-_ROUNDING: Final = 1e-9  # of accumulated accept lengths: 25 steps of 5.84 are 146 tokens
+ROUNDING: Final = 1e-9
+"""Of accumulated accept lengths: 25 steps of 5.84 are 146 tokens."""
 
 
 class Job:
@@ -92,12 +93,12 @@ class Job:
 
     def yielded(self) -> None:
         """A prefill step has yielded one token; the others take ``steps_total`` steps."""
-        self.tokens += 1
-        self.base_tokens = self.tokens
+        tokens = self.base_tokens = self.tokens = self.tokens + 1
         self.steps = 0
-        rest = self.output_tokens - self.tokens
-        steps = ceil((rest - _ROUNDING) / self.accept) if rest else 0
-        while floor(self.accept * steps + _ROUNDING) < rest:
+        rest = self.output_tokens - tokens
+        accept = self.accept
+        steps = ceil((rest - ROUNDING) / accept) if rest else 0
+        while int(accept * steps + ROUNDING) < rest:
             steps += 1
         self.steps_total = steps
 
@@ -118,9 +119,9 @@ class Job:
 
     def tokens_after(self, steps: int) -> int:
         """Output tokens after that many generation steps, the fraction carried along."""
-        tokens = self.base_tokens + int(self.accept * steps + _ROUNDING)
+        tokens = self.base_tokens + int(self.accept * steps + ROUNDING)
         output = self.output_tokens
-        return min(tokens, output)
+        return tokens if tokens < output else output
 
 
 @dataclass(slots=True)
@@ -192,6 +193,9 @@ class Stretch:
 
     __slots__ = ("batch", "end_s", "first_s", "growth_s", "n_steps", "start_s", "tokens_per_step")
 
+    is_silent: ClassVar[bool] = False
+    owed_chunks: ClassVar[int] = 0
+
     def __init__(
         self,
         start_s: float,
@@ -210,7 +214,7 @@ class Stretch:
         self.n_steps = n_steps
         self.batch = batch
         self.tokens_per_step = tokens_per_step
-        self.end_s = self.end_of(n_steps)
+        self.end_s = start_s + n_steps * (first_s + growth_s * (n_steps - 1) / 2)
 
     def end_of(self, step: int) -> float:
         """When step ``step`` (from 1) ends; the start for 0."""
@@ -266,7 +270,8 @@ def stretch_of(
         context += job.prompt_tokens + job.base_tokens + accept * steps
         growth += accept
         left = job.steps_total - steps
-        n_steps = min(n_steps, left)
+        if left < n_steps:
+            n_steps = left
     assert batch, "a stretch needs running jobs"
     assert n_steps > 0, "a running job has a step to go"
     first_s = facts.step_s(batch, context / batch) * slowness
@@ -289,9 +294,9 @@ def grow_for_step(pool: KvPool, jobs: Iterable[Job], *, page_tokens: int, reserv
         assert holding is not None, "running jobs hold pages"
         pages = (job.prompt_tokens + job.tokens + ahead) // page_tokens
         has = holding.stored + holding.private
-        if pages > has < job.total_pages:
-            total = job.total_pages
-            pool.allocate(holding, min(pages, total) - has)
+        total = job.total_pages
+        if pages > has < total:
+            pool.allocate(holding, (pages if pages < total else total) - has)
 
 
 def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve: int) -> int:
@@ -305,8 +310,10 @@ def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve:
     for job in jobs:
         holding = job.holding
         assert holding is not None, "running jobs hold pages"
-        pages = (job.prompt_tokens + job.tokens_after(job.steps + steps) + ahead) // page_tokens
         has = holding.stored + holding.private
-        if pages > has < job.total_pages:
-            lacking += min(pages, job.total_pages) - has
+        total = job.total_pages
+        if has < total:
+            pages = (job.prompt_tokens + job.tokens_after(job.steps + steps) + ahead) // page_tokens
+            if pages > has:
+                lacking += (pages if pages < total else total) - has
     return lacking
