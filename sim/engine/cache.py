@@ -4,8 +4,7 @@ An id stands for its page and everything before it, so equality at one index of 
 equality before it, and a mismatch is found by bisection. The pages held form a prefix-closed set:
 eviction takes from the end of the coldest leaf, never from the middle. It takes whole *runs*, as
 SGLang's does: what was added by one call, or a part of it where another prompt went on from its
-middle. A node that grew in place holds several. A pinned node, and with it every node above, is
-never evicted.
+middle. A node that grew in place holds several. A pinned node and all above it are never evicted.
 
 Ids are not copied where that can be avoided: a node reads its own in the array of the prompt that
 added them last, and in that of the output behind it. These therefore must not change. Where most of a
@@ -30,9 +29,9 @@ class Node:
 
     The id of the page at a depth is ``source[depth - shift]``, but from ``tail_start`` on it is
     ``tail[depth - tail_start]``. ``cuts`` are the depths, none of them ``start``, at which its second
-    and further runs begin. ``pins``
-    counts the holders of this node and of all below it. ``used_at`` is the tree's own count of uses,
-    not a time. ``version`` grows whenever its pages change, a child comes or the node is evicted.
+    and further runs begin. ``pins`` counts the holders of this node and of all below it. ``used_at`` is
+    the tree's own count of uses, not a time. ``version`` grows whenever its pages change, a child comes
+    or the node is evicted.
     """
 
     __slots__ = (
@@ -93,8 +92,6 @@ class Node:
         if ids is self.source:
             if end > self.tail_start:
                 self._read(ids, self.shift)
-        elif not shift and 2 * start > len(ids) and self._covers(ids, stop):
-            self._read(self.source, self.shift)
         elif shift:
             behind = ids[end - shift :] if end > shift else ids
             if end > self.tail_start:
@@ -102,10 +99,12 @@ class Node:
             else:
                 self.tail_start = end
             self.tail = behind
-        elif 2 * start <= len(ids):
-            self._read(ids, 0)
         else:
-            self._read(ids[start:], start)
+            if 2 * start <= len(ids):
+                self.source, self.shift = ids, 0
+            elif not self._covers(ids, stop):
+                self.source, self.shift = ids[start:], start
+            self.tail, self.tail_start = _NO_IDS, sys.maxsize
 
     def cut_at(self, depth: int) -> None:
         """Lose the pages from a depth on."""
@@ -202,15 +201,13 @@ class PrefixTree:
         if match.at < node.stop:
             node = self._split(node, match.at)
         at = node
-        root = self._root
-        while at is not root:
-            parent = at.parent
-            assert parent is not None, "4: a match goes past an evicted page"
+        while (parent := at.parent) is not None:
             if not at.pins:
                 self.pinned_pages += at.stop - at.start
             at.pins += 1
             at.used_at = tick
             at = parent
+        assert at is self._root, "4: a match goes past an evicted page"
         return node
 
     def touch(self, match: Match) -> None:
@@ -220,8 +217,7 @@ class PrefixTree:
         if match.at < node.stop:
             node = self._split(node, match.at)
         at: Node | None = node
-        root = self._root
-        while at is not None and at is not root:
+        while at is not None:
             at.used_at = tick
             at = at.parent
         self._list(node)
@@ -231,17 +227,16 @@ class PrefixTree:
         self._tick += 1
         tick = self._tick
         at = node
-        root = self._root
-        while at is not root:
+        while (parent := at.parent) is not None:
             at.used_at = tick
-            at.pins -= 1
-            parent = at.parent
-            assert at.pins >= 0, "3: a node was unlocked more often than it was locked"
-            assert parent is not None, "3: a pinned node is outside the tree"
-            if not at.pins:
+            pins = at.pins = at.pins - 1
+            assert pins >= 0, "3: a node was unlocked more often than it was locked"
+            if not pins:
                 self.pinned_pages -= at.stop - at.start
             at = parent
-        self._list(node)
+        assert at is self._root, "3: a pinned node is outside the tree"
+        if not (node.is_listed or node.pins or node.children):
+            self._list(node)
 
     def extend(
         self,
@@ -330,7 +325,8 @@ class PrefixTree:
         leaf.version += 1
         del parent.children[leaf.id_at(leaf.start)]
         leaf.parent = None
-        self._list(parent)
+        if not parent.children:
+            self._list(parent)
 
     def _enter(self, child: Node, pages: array[int], shift: int, limit: int) -> Node:
         """Pin the part of ``child`` that equals ``pages`` up to ``limit``, split off where needed."""

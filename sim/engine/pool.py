@@ -33,27 +33,6 @@ class HostTier:
         self.capacity_pages = capacity_pages
         self.tree = PrefixTree()
 
-    def put(
-        self, holding: Holding, pages: array[int], stop: int, shift: int, ends: Sequence[int]
-    ) -> None:
-        """Hold the holding's pages up to ``stop`` deep, or as many as find room.
-
-        The ids in ``pages`` begin ``shift`` deep; ``ends`` are where runs of them end before the last.
-        """
-        tree = self.tree
-        start = holding.host_stored
-        count = stop - start
-        room = self.capacity_pages - tree.n_pages
-        if count > room:
-            room += tree.evict(count - room)
-            if room < count:
-                count = room
-        if count > 0:
-            holding.host_node = tree.extend(
-                holding.host_node, pages, start, start + count, shift=shift, ends=ends
-            )
-            holding.host_stored += count
-
 
 class SharedPrefixes(HostTier):
     """What all replicas together have computed, held by each of them at no cost.
@@ -196,11 +175,12 @@ class KvPool:
         """Give the request private pages; evicts whole runs until nothing is missing."""
         assert n_pages >= 0, f"{n_pages} pages allocated"
         holding.private += n_pages
-        self.reserve(n_pages)
-
-    def reserve(self, n_pages: int) -> None:
-        """Have so many more private pages, which the caller has given to requests."""
         self.private_pages += n_pages
+        if self.tree.n_pages + self.private_pages > self.capacity_pages:
+            self.make_room()
+
+    def make_room(self) -> None:
+        """Evict what is too much now that requests were given private pages."""
         shortage = self.tree.n_pages + self.private_pages - self.capacity_pages
         if shortage > 0:
             evicted = self.tree.evict(shortage)
@@ -229,7 +209,10 @@ class KvPool:
         """Give the request private pages until it has that many of its sequence."""
         missing = n_pages - holding.stored - holding.private
         if missing > 0:
-            self.allocate(holding, missing)
+            holding.private += missing
+            self.private_pages += missing
+            if self.tree.n_pages + self.private_pages > self.capacity_pages:
+                self.make_room()
 
     def store(
         self,
@@ -241,6 +224,8 @@ class KvPool:
         ends: Sequence[int] = (),
     ) -> None:
         """Move what is computed behind the stored pages, up to ``stop`` deep, into both tiers.
+
+        Into the host tier only as much as finds room.
 
         The ids in ``pages`` begin ``shift`` deep, and must not change from now on. Pages that another
         request stored meanwhile are shared, and the request's own freed. ``ends`` are depths
@@ -255,9 +240,21 @@ class KvPool:
         holding.stored = stop
         holding.private -= moved
         self.private_pages -= moved
-        host = self.host
-        if shift <= holding.host_stored < stop and host.capacity_pages:
-            host.put(holding, pages, stop, shift, ends)
+        start = holding.host_stored
+        capacity_pages = self.host.capacity_pages
+        if shift <= start < stop and capacity_pages:
+            tree = self.host.tree
+            room = capacity_pages - tree.n_pages
+            count = stop - start
+            if count > room:
+                room += tree.evict(count - room)
+                if room < count:
+                    count = room
+            if count > 0:
+                stop = holding.host_stored = start + count
+                holding.host_node = tree.extend(
+                    holding.host_node, pages, start, stop, shift=shift, ends=ends
+                )
 
     def release(self, holding: Holding) -> None:
         """Free what the request held; its stored pages stay until they are evicted."""

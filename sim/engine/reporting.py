@@ -11,11 +11,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sim.engine.requests import LoadReport
-from sim.engine.stretch import PrefillStep
+from sim.engine.stretch import PrefillStep, pages_lacking
 
 if TYPE_CHECKING:
     from replica.hardware.profiles import EngineFacts
-    from sim.engine.admission import Admission
     from sim.engine.orders import WaitingQueue
     from sim.engine.pool import KvPool
     from sim.engine.stretch import Job, Stretch
@@ -75,6 +74,12 @@ class Totals:
         self.prefill_busy_s = self.decode_busy_s = 0.0
 
 
+class Cutting(Protocol):
+    """What cuts prompts: ``partial`` is the job whose prompt the step in progress cuts."""
+
+    partial: Job | None
+
+
 class Schedule(Protocol):
     """What a report reads of a schedule."""
 
@@ -84,10 +89,11 @@ class Schedule(Protocol):
     step: PrefillStep | Stretch | None
     decoding: list[Job]
     waiting: WaitingQueue
-    admission: Admission
+    reserve_tokens: int
 
-    def needed_after(self, steps: int) -> int:
-        """Pages that running jobs lack for the step that follows ``steps`` more."""
+    @property
+    def admission(self) -> Cutting:
+        """What forms its prefill steps."""
 
 
 class Reporter:
@@ -159,16 +165,45 @@ class Reporter:
             self._recent_hit -= hit
             self._recent_total -= gone
 
-    def tell(self, schedule: Schedule, at_s: float, *, tokens: int, busy_s: float) -> None:
-        """Report at the end of a step; ``tokens`` and ``busy_s`` are the prefill counters to say."""
-        step, pool = schedule.step, schedule.pool
-        pages = pool.tree.pinned_pages + pool.private_pages
+    def tell(
+        self,
+        schedule: Schedule,
+        at_s: float,
+        tokens: int,
+        busy_s: float,
+        *,
+        lacking_pages: int = 0,
+        stretch: Steps | None = None,
+    ) -> None:
+        """Report at the end of a step; ``tokens`` and ``busy_s`` are the prefill counters to say.
+
+        Within a stretch, those steps of it are to be told, and the pages for more than its first step,
+        which are not allocated before it ends.
+        """
+        step, pool, waiting = schedule.step, schedule.pool, schedule.waiting
+        pages = pool.tree.pinned_pages + pool.private_pages + lacking_pages
         if step is None:
             self._due_step = REPORT_STEPS
             self._generated_per_s = 0.0
-        elif isinstance(step, PrefillStep) and step.owed_chunks:
+        elif step.owed_chunks and isinstance(step, PrefillStep):
             pages += step.owed_pages(schedule.facts)
-        self._say(schedule, at_s, pages, tokens=tokens, busy_s=busy_s)
+        cut = schedule.admission.partial
+        self._said = (
+            at_s,
+            len(schedule.decoding),
+            len(waiting.jobs),
+            waiting.waiting_tokens,
+            self._recent_hit,
+            self._recent_total,
+            0 if cut is None else cut.fill_tokens - cut.computed_tokens,
+            pages * schedule.facts.page_tokens,
+            self._generated_per_s,
+            self._hit_ratio,
+            self._moments,
+            tokens,
+            busy_s,
+            stretch,
+        )
 
     def pass_chunks(self, schedule: Schedule, step: PrefillStep, until_s: float) -> None:
         """Count the chunks of a step that have ended by ``until_s``, at least one, but not its last.
@@ -190,7 +225,7 @@ class Reporter:
             self.prefilled(step.end_s, hit_tokens=hit_tokens, new_tokens=chunk)
             hit_tokens = 0
             step.start_s = step.end_s
-            step.end_s = later_s.popleft()
+            step.end_s = later_s.pop()
         job.computed_tokens += n_chunks * chunk
         step.owed_chunks += n_chunks
         if holding.node.children or schedule.pool.host.is_shared:  # others may hold these as well
@@ -198,25 +233,30 @@ class Reporter:
         tokens = totals.prefill_tokens + (n_chunks - 1) * chunk
         totals.prefill_tokens = tokens + chunk
         if step.end_s > until_s:
-            self.tell(schedule, step.start_s, tokens=tokens, busy_s=busy_s)
+            self.tell(schedule, step.start_s, tokens, busy_s)
 
     def follow(self, schedule: Schedule, stretch: Stretch, now_s: float) -> None:
         """Make the last report that fell due within a stretch in progress until ``now_s``."""
         step = self._due_step
-        if step > stretch.n_steps or now_s < stretch.end_of(step):
+        if step > stretch.n_steps:
+            return
+        if now_s < stretch.end_s and now_s < stretch.end_of(step):
             return
         step += (stretch.finished_by(now_s) - step) // REPORT_STEPS * REPORT_STEPS
         self._due_step = step + REPORT_STEPS
         at_s = stretch.end_of(step)
-        pool, totals = schedule.pool, schedule.totals
-        # Until the stretch ends, what it needs after its first step is not allocated.
-        pages = pool.tree.pinned_pages + pool.private_pages + schedule.needed_after(step)
-        self._say(
+        totals = schedule.totals
+        self.tell(
             schedule,
             at_s,
-            pages,
-            tokens=totals.prefill_tokens,
-            busy_s=totals.prefill_busy_s,
+            totals.prefill_tokens,
+            totals.prefill_busy_s,
+            lacking_pages=pages_lacking(
+                schedule.decoding,
+                step,
+                page_tokens=schedule.facts.page_tokens,
+                reserve=schedule.reserve_tokens,
+            ),
             stretch=(stretch.batch, stretch.tokens_per_step, step, at_s - stretch.start_s),
         )
 
@@ -234,35 +274,6 @@ class Reporter:
                 n_steps,
                 stretch.end_s - stretch.start_s,
             )
-
-    def _say(
-        self,
-        schedule: Schedule,
-        at_s: float,
-        pages: int,
-        *,
-        tokens: int,
-        busy_s: float,
-        stretch: Steps | None = None,
-    ) -> None:
-        """Keep what there is to say now, ``stretch`` being in progress."""
-        waiting, cut = schedule.waiting, schedule.admission.partial
-        self._said = (
-            at_s,
-            len(schedule.decoding),
-            len(waiting.jobs),
-            waiting.waiting_tokens,
-            self._recent_hit,
-            self._recent_total,
-            0 if cut is None else cut.fill_tokens - cut.computed_tokens,
-            pages * schedule.facts.page_tokens,
-            self._generated_per_s,
-            self._hit_ratio,
-            self._moments,
-            tokens,
-            busy_s,
-            stretch,
-        )
 
 
 def _with_steps(

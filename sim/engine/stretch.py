@@ -8,7 +8,7 @@ nothing has to be done a step, let alone a token.
 from __future__ import annotations
 
 import sys
-from collections import deque
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from math import ceil, sqrt
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 if TYPE_CHECKING:
     import random
     from array import array
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from replica.hardware.profiles import EngineFacts
-    from replica.hardware.steps import StepTimes
     from sim.engine.pool import Holding, KvPool, Lookup
     from sim.engine.requests import EngineRequest
 
@@ -128,8 +127,8 @@ class Job:
 class PrefillStep:
     """A prefill step: ``parts`` are jobs and the prompt tokens of each that it computes.
 
-    It goes on over as many more chunks as ``later_s`` has ends, each as long as the first, whose only
-    part is of the prompt that all of them cut. ``start_s`` and ``end_s`` are those of the chunk in
+    It goes on over as many more chunks as ``later_s`` has ends, last first, each as long as the first,
+    whose only part is of the prompt that all of them cut. ``start_s`` and ``end_s`` are those of the chunk in
     progress; the pool does not know of ``owed_chunks`` before it. ``riders`` are running jobs that get a token in it. ``is_silent``: nobody gets a
     token. ``quiet_until_s``: when the prompt that it cuts will be done at the earliest, once asked.
     """
@@ -140,7 +139,7 @@ class PrefillStep:
     riders: list[Job]
     is_silent: bool
     quiet_until_s: float | None = None
-    later_s: deque[float] = field(default_factory=deque)
+    later_s: list[float] = field(default_factory=list)
     owed_chunks: int = 0
 
     def cut(self) -> None:
@@ -162,26 +161,11 @@ class PrefillStep:
             start = job.computed_tokens // facts.page_tokens - n_chunks * chunk_pages
             pool.go_on(job.holding, job.lookup.pages, start, n_chunks, chunk_pages)
 
-    def go_on_from(self, before: PrefillStep | Stretch | None, chunk_tokens: int) -> None:
+    def go_on_from(self, before: PrefillStep, chunk_tokens: int) -> None:
         """Take over what was foreseen for a prompt that goes on with a whole chunk."""
         job, n_tokens = self.parts[0]
-        if (
-            self.is_silent
-            and n_tokens == chunk_tokens
-            and isinstance(before, PrefillStep)
-            and before.parts[-1][0] is job
-        ):
+        if self.is_silent and n_tokens == chunk_tokens and before.parts[-1][0] is job:
             self.quiet_until_s = before.quiet_until_s
-
-
-def prefill_s(times: StepTimes, parts: list[tuple[Job, int]], riders: list[Job]) -> float:
-    """What a prefill step takes to compute its parts, with running jobs along."""
-    if len(parts) == 1 and not riders:
-        ((job, n_tokens),) = parts
-        return times.prefill_s(n_tokens, job.computed_tokens)
-    work = [(n_tokens, job.computed_tokens) for job, n_tokens in parts]
-    work += [(1, job.prompt_tokens + job.tokens) for job in riders]
-    return times.prefill_batch_s(work)
 
 
 class Stretch:
@@ -247,20 +231,33 @@ class Stretch:
             self.end_s = self.end_of(n_steps)
 
 
-def accept_length(facts: EngineFacts, dice: random.Random | None) -> float:
-    """Tokens a step yields for a new request: drawn evenly around the mean; without dice the mean."""
+def accept_lengths(facts: EngineFacts, dice: random.Random | None) -> Callable[[], float]:
+    """Draws what a step yields for a new request, evenly around the mean; without dice the mean."""
     mean = facts.accept_length
     if dice is None:
-        return mean
+        return lambda: mean
     spread = min(mean - 1.0, facts.verify_tokens - mean) * facts.accept_spread_ratio
-    return dice.uniform(mean - spread, mean + spread)
+    low, draw = mean - spread, dice.random
+    width = mean + spread - low
+    return lambda: low + width * draw()
 
 
 def stretch_of(
-    jobs: Iterable[Job], facts: EngineFacts, start_s: float, *, slowness: float = 1.0
-) -> Stretch:
-    """The generation steps until the first of ``jobs`` (at least one) has all its tokens."""
-    batch = 0
+    jobs: Iterable[Job],
+    facts: EngineFacts,
+    start_s: float,
+    *,
+    reserve: int = 1,
+    slowness: float = 1.0,
+) -> tuple[Stretch, int, int]:
+    """The generation steps until the first of ``jobs`` (at least one) has all its tokens.
+
+    With it answers what :func:`pages_lacking` counts for its first step, and the pages that the jobs
+    lack to their ends.
+    """
+    page = facts.page_tokens
+    ahead = reserve + page - 2
+    batch = needed = missing = 0
     context = growth = 0.0
     n_steps = sys.maxsize
     for job in jobs:
@@ -272,23 +269,36 @@ def stretch_of(
         left = job.steps_total - steps
         if left < n_steps:
             n_steps = left
+        holding = job.holding
+        assert holding is not None, "running jobs hold pages"
+        lacking = job.total_pages - holding.stored - holding.private
+        if lacking > 0:
+            pages = (job.prompt_tokens + job.tokens + ahead) // page
+            behind = job.total_pages - pages
+            if behind <= 0:
+                needed += lacking
+            elif lacking > behind:
+                needed += lacking - behind
+        missing += lacking
     assert batch, "a stretch needs running jobs"
     assert n_steps > 0, "a running job has a step to go"
-    first_s = facts.step_s(batch, context / batch) * slowness
-    later_s = facts.step_s(batch, (context + growth) / batch) * slowness
-    return Stretch(
+    first_s, later_s = facts.steps_s(batch, context / batch, (context + growth) / batch)
+    first_s *= slowness
+    stretch = Stretch(
         start_s,
         first_s=first_s,
-        growth_s=later_s - first_s,
+        growth_s=later_s * slowness - first_s,
         n_steps=n_steps,
         batch=batch,
         tokens_per_step=growth,
     )
+    return stretch, needed, missing
 
 
 def grow_for_step(pool: KvPool, jobs: Iterable[Job], *, page_tokens: int, reserve: int) -> None:
     """Allocate what :func:`pages_lacking` counts for the next step."""
     ahead = reserve + page_tokens - 2
+    n_pages = 0
     for job in jobs:
         holding = job.holding
         assert holding is not None, "running jobs hold pages"
@@ -296,7 +306,11 @@ def grow_for_step(pool: KvPool, jobs: Iterable[Job], *, page_tokens: int, reserv
         has = holding.stored + holding.private
         total = job.total_pages
         if pages > has < total:
-            pool.allocate(holding, (pages if pages < total else total) - has)
+            missing = (pages if pages < total else total) - has
+            holding.private += missing
+            n_pages += missing
+    pool.private_pages += n_pages
+    pool.make_room()
 
 
 def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve: int) -> int:
@@ -313,7 +327,38 @@ def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve:
         has = holding.stored + holding.private
         total = job.total_pages
         if has < total:
-            pages = (job.prompt_tokens + job.tokens_after(job.steps + steps) + ahead) // page_tokens
+            # Job.tokens_after, which would take as long again to call.
+            tokens = job.base_tokens + int(job.accept * (job.steps + steps) + ROUNDING)
+            if tokens > job.output_tokens:
+                tokens = job.output_tokens
+            pages = (job.prompt_tokens + tokens + ahead) // page_tokens
             if pages > has:
                 lacking += (pages if pages < total else total) - has
     return lacking
+
+
+def limit_to_room(
+    stretch: Stretch, jobs: Iterable[Job], pool: KvPool, *, page_tokens: int, reserve: int
+) -> None:
+    """Have at most as many steps as have memory; the first one has."""
+
+    def lacking(steps: int) -> int:
+        return pages_lacking(jobs, steps, page_tokens=page_tokens, reserve=reserve)
+
+    stretch.limit(bisect_right(range(1, stretch.n_steps), pool.room_pages, key=lacking) + 1)
+
+
+def release(pool: KvPool, job: Job, page_tokens: int) -> None:
+    """Store the pages that the output of a job that has ended filled, and free the rest."""
+    request, holding = job.request, job.holding
+    assert holding is not None, "only admitted jobs are released"
+    assert job.ended_tokens is not None, "the last event comes before the release"
+    prompt_pages = request.prompt_tokens // page_tokens
+    if holding.stored >= prompt_pages:
+        # The last token was sampled but never fed back: it has no KV.
+        filled = (request.prompt_tokens + job.ended_tokens - 1) // page_tokens
+        stop = min(filled, prompt_pages + len(request.output_pages))
+        if stop > holding.stored:
+            pool.have(holding, filled)
+            pool.store(holding, request.output_pages, stop, shift=prompt_pages)
+    pool.release(holding)
