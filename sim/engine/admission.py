@@ -124,7 +124,18 @@ class Admission:
             waiting.arrange()
         if cut is not None and self._fills_chunk(cut, len(decoding)):
             return [(cut, self._facts.chunk_tokens)]
-        ahead = self._begin_pass(decoding)
+        clip = self._rules.output_clip_tokens
+        expected = 0
+        for job in decoding:
+            left = job.output_tokens_max - job.tokens
+            expected += left if left < clip else clip
+        n_mixed = len(decoding) if self._rules.is_chunk_mixed else 0
+        ahead = _Pass(
+            self._pool,
+            self._facts.page_tokens,
+            chunk=self._facts.chunk_tokens - n_mixed,
+            offset=n_mixed + expected * self.guess.ratio,
+        )
         if cut is not None:
             self._continue(cut, ahead, running)
         if not self.is_full:
@@ -184,21 +195,6 @@ class Admission:
             running.retract(order.pop())
         self.guess.retracted(running.decoding)
         self.is_full = False
-
-    def _begin_pass(self, decoding: list[Job]) -> _Pass:
-        n_mixed = len(decoding) if self._rules.is_chunk_mixed else 0
-        clip = self._rules.output_clip_tokens
-        expected = 0
-        for job in decoding:
-            left = job.output_tokens_max - job.tokens
-            expected += left if left < clip else clip
-        offset = n_mixed + expected * self.guess.ratio
-        return _Pass(
-            self._pool,
-            self._facts.page_tokens,
-            chunk=self._facts.chunk_tokens - n_mixed,
-            offset=offset,
-        )
 
     def _expected(self, job: Job) -> int:
         """The most a job may still generate, clipped."""

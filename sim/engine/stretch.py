@@ -208,12 +208,14 @@ class Stretch:
         """Steps that have ended at ``now_s``, which is not before the start."""
         if now_s >= self.end_s:
             return self.n_steps
-        elapsed = now_s - self.start_s
-        linear = self.first_s - self.growth_s / 2
-        steps = int(2 * elapsed / (linear + sqrt(linear * linear + 2 * self.growth_s * elapsed)))
-        while self.end_of(steps + 1) <= now_s:  # the root is a float: settle by the end times
+        start_s, first_s, growth_s = self.start_s, self.first_s, self.growth_s
+        elapsed = now_s - start_s
+        linear = first_s - growth_s / 2
+        steps = int(2 * elapsed / (linear + sqrt(linear * linear + 2 * growth_s * elapsed)))
+        # The root is a float: settle by the end times, which are those of end_of.
+        while start_s + (steps + 1) * (first_s + growth_s * steps / 2) <= now_s:
             steps += 1
-        while steps and self.end_of(steps) > now_s:
+        while steps and start_s + steps * (first_s + growth_s * (steps - 1) / 2) > now_s:
             steps -= 1
         return steps
 
