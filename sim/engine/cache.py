@@ -100,9 +100,10 @@ class Node:
                 self.tail_start = end
             self.tail = behind
         else:
+            last = stop - 1 - self.shift
             if 2 * start <= len(ids):
                 self.source, self.shift = ids, 0
-            elif not self._covers(ids, stop):
+            elif last >= len(self.source) or self.source[last] != ids[stop - 1]:
                 self.source, self.shift = ids[start:], start
             self.tail, self.tail_start = _NO_IDS, sys.maxsize
 
@@ -144,11 +145,6 @@ class Node:
         self.tail = _NO_IDS
         self.tail_start = sys.maxsize
 
-    def _covers(self, pages: array[int], stop: int) -> bool:
-        """Has it the ids of this path up to ``stop`` in its array?"""
-        last = stop - 1 - self.shift
-        return last < len(self.source) and self.source[last] == pages[stop - 1]
-
 
 class Match:
     """Where the held part of one prompt ends: ``at`` pages deep, which is in ``node``.
@@ -187,10 +183,13 @@ class PrefixTree:
             if child is None:
                 break
             node = child
-            stop = node.stop
-            at = _common(node, pages, 0, stop if stop < limit else limit)
-            if at < stop:
+            stop = node.stop if node.stop < limit else limit
+            last, split = stop - 1, node.tail_start
+            held = node.source[last - node.shift] if last < split else node.tail[last - split]
+            if held != pages[last]:
+                at = _common(node, pages, 0, stop)
                 break
+            at = stop
         return Match(node, at)
 
     def lock(self, match: Match) -> Node:
