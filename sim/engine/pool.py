@@ -208,7 +208,7 @@ class KvPool:
     def have(self, holding: Holding, n_pages: int) -> None:
         """Give the request private pages until it has that many of its sequence."""
         missing = n_pages - holding.stored - holding.private
-        if missing > 0:
+        if missing > 0:  # as allocate, without another call
             holding.private += missing
             self.private_pages += missing
             if self.tree.n_pages + self.private_pages > self.capacity_pages:
