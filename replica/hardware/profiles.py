@@ -64,9 +64,15 @@ class EngineFacts:
 
     def step_s(self, batch: int, context_tokens: float) -> float:
         """Seconds of one generation step: verify with a drafter, plain decode without."""
+        return self.steps_s(batch, context_tokens, context_tokens)[0]
+
+    def steps_s(
+        self, batch: int, context_tokens: float, later_tokens: float
+    ) -> tuple[float, float]:
+        """Seconds of two generation steps of one batch that differ in their mean context."""
         if self.verify_tokens == 1:
-            return self.times.decode_s(batch, context_tokens)
-        return self.times.verify_s(batch, context_tokens)
+            return self.times.decode_s(batch, context_tokens, later_tokens)
+        return self.times.verify_s(batch, context_tokens, later_tokens)
 
 
 def engine_facts(

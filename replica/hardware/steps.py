@@ -60,12 +60,18 @@ class StepCoefficients:
 
     def step_s(self, batch: int, context_tokens: float) -> float:
         """Seconds of one step of ``batch`` sequences (at least 1) of this mean context."""
-        return 1e-3 * (
-            self.d0
-            + self.d1 * sqrt(batch)
-            + self.d2 * batch
-            + self.d3 * batch * context_tokens
-            + self.d4 * context_tokens
+        return self.steps_s(batch, context_tokens, context_tokens)[0]
+
+    def steps_s(
+        self, batch: int, context_tokens: float, later_tokens: float
+    ) -> tuple[float, float]:
+        """The same of two steps of one batch, which differ in their context."""
+        fixed = self.d0 + self.d1 * sqrt(batch) + self.d2 * batch
+        attended = self.d3 * batch
+        d4 = self.d4
+        return (
+            1e-3 * (fixed + attended * context_tokens + d4 * context_tokens),
+            1e-3 * (fixed + attended * later_tokens + d4 * later_tokens),
         )
 
 
@@ -110,14 +116,21 @@ class StepTimes:
             total += self.prefill_s(min(chunk_tokens, new_tokens - done), cached_tokens + done)
         return total
 
-    def decode_s(self, batch: int, context_tokens: float) -> float:
-        """Seconds of one plain decode step: one token for each sequence."""
-        return self.decode.step_s(batch, context_tokens) + self.host_step_s
+    def decode_s(
+        self, batch: int, context_tokens: float, later_tokens: float
+    ) -> tuple[float, float]:
+        """Seconds of two plain decode steps of one batch: one token for each sequence."""
+        first_s, later_s = self.decode.steps_s(batch, context_tokens, later_tokens)
+        host_s = self.host_step_s
+        return first_s + host_s, later_s + host_s
 
-    def verify_s(self, batch: int, context_tokens: float) -> float:
-        """Seconds of one verify step of 8 tokens each, with the drafter."""
-        kernels = self.verify.step_s(batch, context_tokens)
-        return kernels + self.drafter_step_s + self.host_step_s
+    def verify_s(
+        self, batch: int, context_tokens: float, later_tokens: float
+    ) -> tuple[float, float]:
+        """Seconds of two verify steps of one batch of 8 tokens each, with the drafter."""
+        first_s, later_s = self.verify.steps_s(batch, context_tokens, later_tokens)
+        drafter_s, host_s = self.drafter_step_s, self.host_step_s
+        return first_s + drafter_s + host_s, later_s + drafter_s + host_s
 
 
 def _times(

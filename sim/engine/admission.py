@@ -45,8 +45,10 @@ class OutputGuess:
 
     def decay(self, n_steps: int) -> None:
         """That many generation steps went well."""
-        if self.ratio != self._floor:
-            self.ratio = max(self._floor, self.ratio - self._decay * n_steps)
+        floor = self._floor
+        if self.ratio != floor:
+            ratio = self.ratio - self._decay * n_steps
+            self.ratio = ratio if ratio > floor else floor
 
     def reset(self) -> None:
         """The engine fell idle."""
@@ -74,7 +76,9 @@ class _Pass:
     @property
     def remaining(self) -> float:
         """Tokens of memory that nobody is expected to need."""
-        return self._pool.room_pages * self._page - self.offset
+        pool = self._pool
+        room_pages = pool.capacity_pages - pool.tree.pinned_pages - pool.private_pages
+        return room_pages * self._page - self.offset
 
     def add(self, job: Job, n_tokens: int, output_tokens: int) -> None:
         """Compute ``n_tokens`` of a job, of which ``output_tokens`` are expected to follow."""
@@ -104,10 +108,6 @@ class Admission:
         self._rules = rules
         self._pool = pool
 
-    def has_work(self) -> bool:
-        """Is there a prompt of which a step could be formed?"""
-        return self.partial is not None or (not self.is_full and bool(self.waiting.jobs))
-
     def form(self, running: Running, totals: Totals) -> list[Part]:
         """The parts of the next prefill step: jobs and how many tokens of each; empty if there is none.
 
@@ -116,13 +116,26 @@ class Admission:
         cut = self.partial
         waiting = self.waiting
         decoding = running.decoding
-        if cut is None and self._has_too_few_slots(len(decoding)):
+        free = self._facts.max_running_requests - len(decoding)
+        if cut is None and free < self._free_slots_min and self._has_too_few_slots(free, decoding):
             self.is_full = True
             return []
-        waiting.arrange()
+        if waiting.is_rearranged:
+            waiting.arrange()
         if cut is not None and self._fills_chunk(cut, len(decoding)):
             return [(cut, self._facts.chunk_tokens)]
-        ahead = self._begin_pass(decoding)
+        clip = self._rules.output_clip_tokens
+        expected = 0
+        for job in decoding:
+            left = job.output_tokens_max - job.tokens
+            expected += left if left < clip else clip
+        n_mixed = len(decoding) if self._rules.is_chunk_mixed else 0
+        ahead = _Pass(
+            self._pool,
+            self._facts.page_tokens,
+            chunk=self._facts.chunk_tokens - n_mixed,
+            offset=n_mixed + expected * self.guess.ratio,
+        )
         if cut is not None:
             self._continue(cut, ahead, running)
         if not self.is_full:
@@ -131,12 +144,11 @@ class Admission:
             self.is_full = True
         return ahead.parts
 
-    def _has_too_few_slots(self, n_running: int) -> bool:
+    def _has_too_few_slots(self, free: int, decoding: list[Job]) -> bool:
         """Is no prompt to be let in beside so many (``should_delay`` and the running limit)?"""
-        free = self._facts.max_running_requests - n_running
         if free <= 0:
             return not self.waiting.is_preemptive
-        return n_running > 0 and free < self._free_slots_min
+        return bool(decoding)
 
     def _fills_chunk(self, cut: Job, n_running: int) -> bool:
         """Is it plain that a prompt that goes on takes the whole chunk, and more chunks behind it?
@@ -173,6 +185,7 @@ class Admission:
         for done_tokens in range(done, done + n_chunks * chunk, chunk):
             at_s += prefill_s(chunk, done_tokens) * slowness
             step.later_s.append(at_s)
+        step.later_s.reverse()
 
     def make_room(self, running: Running, has_room: Callable[[], bool]) -> None:
         """Retract running jobs until their next step has memory (``retract_decode``)."""
@@ -183,25 +196,11 @@ class Admission:
         self.guess.retracted(running.decoding)
         self.is_full = False
 
-    def _begin_pass(self, decoding: list[Job]) -> _Pass:
-        n_mixed = len(decoding) if self._rules.is_chunk_mixed else 0
-        clip = self._rules.output_clip_tokens
-        expected = 0
-        for job in decoding:
-            expected += min(job.output_tokens_max - job.tokens, clip)
-        offset = n_mixed + expected * self.guess.ratio
-        return _Pass(
-            self._pool,
-            self._facts.page_tokens,
-            chunk=self._facts.chunk_tokens - n_mixed,
-            offset=offset,
-        )
-
     def _expected(self, job: Job) -> int:
         """The most a job may still generate, clipped."""
         left = job.output_tokens_max - job.tokens
         clip = self._rules.output_clip_tokens
-        return min(left, clip)
+        return left if left < clip else clip
 
     def _continue(self, job: Job, ahead: _Pass, running: Running) -> None:
         """Go on with the prompt that was cut (``add_chunked_req``)."""
@@ -258,20 +257,26 @@ class Admission:
         """
         facts, pool = self._facts, self._pool
         page = facts.page_tokens
-        output_tokens = self._expected(job)
-        pool.look(job.lookup)
-        needed = job.fill_tokens - job.lookup.device.at * page + output_tokens + page
+        output_tokens = job.output_tokens_max - job.tokens
+        if output_tokens > self._rules.output_clip_tokens:
+            output_tokens = self._rules.output_clip_tokens
+        lookup = job.lookup
+        device, host = lookup.device, lookup.host
+        if device.version != device.node.version or host.version != host.node.version:
+            pool.look(lookup)
+        found_pages = lookup.device.at
+        needed = job.fill_tokens - found_pages * page + output_tokens + page
         is_alone = not has_running and not ahead.parts
         if not is_alone and needed >= ahead.remaining:  # what it finds only leaves less when pinned
-            pool.touch(job.lookup)
+            pool.touch(lookup)
             self.is_full = True
             return False
-        holding = pool.pin(job.lookup)
+        holding = pool.pin(lookup)
         if not is_alone and needed >= ahead.remaining:
             pool.release(holding)
             self.is_full = True
             return False
-        n_tokens = job.fill_tokens - job.lookup.matched * page
+        n_tokens = job.fill_tokens - lookup.matched * page
         is_cut = -(-n_tokens // page) * page > ahead.chunk
         if is_cut:
             n_tokens = ahead.chunk // page * page
@@ -280,18 +285,18 @@ class Admission:
                 return False
             self.partial = job
         self.waiting.remove(job)
-        host_pages = pool.load(holding, job.lookup.pages)
-        found = job.lookup.device
-        assert holding.stored == job.lookup.matched, "7: cached pages are not on the device"
-        assert pool.host.is_shared or holding.device_pages == found.at, (
+        if holding.host_stored > found_pages:
+            host_tokens = pool.load(holding, lookup.pages) * page
+            job.host_load_s = host_tokens * facts.host_load_s_per_token
+            totals.host_tokens += host_tokens
+        assert holding.stored == lookup.matched, "7: cached pages are not on the device"
+        assert holding.device_pages == found_pages or pool.host.is_shared, (
             "7: host pages counted as HBM"
         )
         job.holding = holding
         job.computed_tokens = holding.stored * page
-        job.host_load_s = host_pages * page * facts.host_load_s_per_token
         totals.prompt_tokens += job.fill_tokens
         totals.cached_tokens += job.computed_tokens
-        totals.host_tokens += host_pages * page
         ahead.add(job, n_tokens, 0 if is_cut else output_tokens)
         return True
 

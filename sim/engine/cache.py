@@ -4,8 +4,7 @@ An id stands for its page and everything before it, so equality at one index of 
 equality before it, and a mismatch is found by bisection. The pages held form a prefix-closed set:
 eviction takes from the end of the coldest leaf, never from the middle. It takes whole *runs*, as
 SGLang's does: what was added by one call, or a part of it where another prompt went on from its
-middle. A node that grew in place holds several. A pinned node, and with it every node above, is
-never evicted.
+middle. A node that grew in place holds several. A pinned node and all above it are never evicted.
 
 Ids are not copied where that can be avoided: a node reads its own in the array of the prompt that
 added them last, and in that of the output behind it. These therefore must not change. Where most of a
@@ -30,9 +29,9 @@ class Node:
 
     The id of the page at a depth is ``source[depth - shift]``, but from ``tail_start`` on it is
     ``tail[depth - tail_start]``. ``cuts`` are the depths, none of them ``start``, at which its second
-    and further runs begin. ``pins``
-    counts the holders of this node and of all below it. ``used_at`` is the tree's own count of uses,
-    not a time. ``version`` grows whenever its pages change, a child comes or the node is evicted.
+    and further runs begin. ``pins`` counts the holders of this node and of all below it. ``used_at`` is
+    the tree's own count of uses, not a time. ``version`` grows whenever its pages change, a child comes
+    or the node is evicted.
     """
 
     __slots__ = (
@@ -90,8 +89,9 @@ class Node:
         self.cuts.append(end)
         self.stop = stop
         self.version += 1
-        if ids is self.source or (not shift and 2 * start > len(ids) and self._covers(ids, stop)):
-            self._read(self.source, self.shift)
+        if ids is self.source:
+            if end > self.tail_start:
+                self._read(ids, self.shift)
         elif shift:
             behind = ids[end - shift :] if end > shift else ids
             if end > self.tail_start:
@@ -99,10 +99,13 @@ class Node:
             else:
                 self.tail_start = end
             self.tail = behind
-        elif 2 * start <= len(ids):
-            self._read(ids, 0)
         else:
-            self._read(ids[start:], start)
+            last = stop - 1 - self.shift
+            if 2 * start <= len(ids):
+                self.source, self.shift = ids, 0
+            elif last >= len(self.source) or self.source[last] != ids[stop - 1]:
+                self.source, self.shift = ids[start:], start
+            self.tail, self.tail_start = _NO_IDS, sys.maxsize
 
     def cut_at(self, depth: int) -> None:
         """Lose the pages from a depth on."""
@@ -142,11 +145,6 @@ class Node:
         self.tail = _NO_IDS
         self.tail_start = sys.maxsize
 
-    def _covers(self, pages: array[int], stop: int) -> bool:
-        """Has it the ids of this path up to ``stop`` in its array?"""
-        last = stop - 1 - self.shift
-        return last < len(self.source) and self.source[last] == pages[stop - 1]
-
 
 class Match:
     """Where the held part of one prompt ends: ``at`` pages deep, which is in ``node``.
@@ -185,9 +183,13 @@ class PrefixTree:
             if child is None:
                 break
             node = child
-            at = _common(node, pages, 0, limit)
-            if at < node.stop:
+            stop = node.stop if node.stop < limit else limit
+            last, split = stop - 1, node.tail_start
+            held = node.source[last - node.shift] if last < split else node.tail[last - split]
+            if held != pages[last]:
+                at = _common(node, pages, 0, stop)
                 break
+            at = stop
         return Match(node, at)
 
     def lock(self, match: Match) -> Node:
@@ -198,15 +200,13 @@ class PrefixTree:
         if match.at < node.stop:
             node = self._split(node, match.at)
         at = node
-        root = self._root
-        while at is not root:
-            parent = at.parent
-            assert parent is not None, "4: a match goes past an evicted page"
+        while (parent := at.parent) is not None:
             if not at.pins:
                 self.pinned_pages += at.stop - at.start
             at.pins += 1
             at.used_at = tick
             at = parent
+        assert at is self._root, "4: a match goes past an evicted page"
         return node
 
     def touch(self, match: Match) -> None:
@@ -216,8 +216,7 @@ class PrefixTree:
         if match.at < node.stop:
             node = self._split(node, match.at)
         at: Node | None = node
-        root = self._root
-        while at is not None and at is not root:
+        while at is not None:
             at.used_at = tick
             at = at.parent
         self._list(node)
@@ -227,17 +226,16 @@ class PrefixTree:
         self._tick += 1
         tick = self._tick
         at = node
-        root = self._root
-        while at is not root:
+        while (parent := at.parent) is not None:
             at.used_at = tick
-            at.pins -= 1
-            parent = at.parent
-            assert at.pins >= 0, "3: a node was unlocked more often than it was locked"
-            assert parent is not None, "3: a pinned node is outside the tree"
-            if not at.pins:
+            pins = at.pins = at.pins - 1
+            assert pins >= 0, "3: a node was unlocked more often than it was locked"
+            if not pins:
                 self.pinned_pages -= at.stop - at.start
             at = parent
-        self._list(node)
+        assert at is self._root, "3: a pinned node is outside the tree"
+        if not (node.is_listed or node.pins or node.children):
+            self._list(node)
 
     def extend(
         self,
@@ -248,25 +246,30 @@ class PrefixTree:
         *,
         shift: int = 0,
         ends: Sequence[int] = (),
-    ) -> tuple[Node, int]:
+    ) -> Node:
         """Move the caller's pin, which ends ``start`` deep at ``node``, on to ``stop`` over ``pages``.
 
         These begin ``shift`` deep: with 0 they are all of its path. What is added is one run, or several
-        where ``ends``, in order, lie inside. Answers the node that ends there, and how many pages were
-        added; the others were held.
+        where ``ends``, in order, lie inside. Answers the node that ends there.
         """
         self._tick += 1
         while start < stop:
             children = node.children
             child = children.get(pages[start - shift]) if children else None
             if child is None:
-                node = self._append(node, pages, shift, stop)
+                count = stop - start
+                self.n_pages += count
+                self.pinned_pages += count
+                if node.pins == 1 and not children:  # nobody else holds it
+                    node.grow(pages, shift, stop)
+                else:
+                    node = self._branch(node, pages, shift, stop)
                 if ends:
                     node.cuts.extend(end for end in ends if start < end < stop)
-                return node, stop - start
+                return node
             node = self._enter(child, pages, shift, stop)
             start = node.stop
-        return node, 0
+        return node
 
     def evict(self, n_pages: int) -> int:
         """Drop unpinned runs, coldest leaf first, until ``n_pages`` pages are dropped.
@@ -321,11 +324,13 @@ class PrefixTree:
         leaf.version += 1
         del parent.children[leaf.id_at(leaf.start)]
         leaf.parent = None
-        self._list(parent)
+        if not parent.children:
+            self._list(parent)
 
     def _enter(self, child: Node, pages: array[int], shift: int, limit: int) -> Node:
         """Pin the part of ``child`` that equals ``pages`` up to ``limit``, split off where needed."""
-        stop = _common(child, pages, shift, limit)
+        stop = child.stop
+        stop = _common(child, pages, shift, stop if stop < limit else limit)
         if stop < child.stop:
             child = self._split(child, stop)
         if not child.pins:
@@ -344,15 +349,9 @@ class PrefixTree:
         upper.children[lower.id_at(at)] = lower
         return upper
 
-    def _append(self, node: Node, pages: array[int], shift: int, stop: int) -> Node:
-        """Add pages up to ``stop`` behind ``node`` for its holder, in place if nobody else holds it."""
+    def _branch(self, node: Node, pages: array[int], shift: int, stop: int) -> Node:
+        """Add pages up to ``stop`` behind ``node`` in a node of their own, held by one."""
         start = node.stop
-        count = stop - start
-        self.n_pages += count
-        self.pinned_pages += count
-        if node.pins == 1 and not node.children:
-            node.grow(pages, shift, stop)
-            return node
         if 2 * (start - shift) > len(pages):
             pages, shift = pages[start - shift :], start
         child = self._new(pages, shift, node, start=start, stop=stop)
@@ -379,17 +378,17 @@ class PrefixTree:
         heapq.heappush(self._coldest, (node.used_at, node.serial, node))
 
 
-def _common(node: Node, pages: array[int], shift: int, limit: int) -> int:
+def _common(node: Node, pages: array[int], shift: int, stop: int) -> int:
     """Up to which depth ``pages``, which begin ``shift`` deep, equal the path down to ``node``.
 
-    That is at most ``limit``; the first page of the node is known to be equal.
+    That is at most ``stop``, which is within the node; its first page is known to be equal.
     """
-    stop = node.stop
-    stop = min(stop, limit)
-    if node.id_at(stop - 1) == pages[stop - 1 - shift]:
+    high = stop - 1
+    split = node.tail_start
+    held = node.source[high - node.shift] if high < split else node.tail[high - split]
+    if held == pages[high - shift]:
         return stop
     low = node.start + 1
-    high = stop - 1
     while low < high:
         middle = (low + high) // 2
         if node.id_at(middle) == pages[middle - shift]:

@@ -54,7 +54,7 @@ def check_schedule(model: ReplicaModel) -> None:
     assert host.tree.n_pages <= host.capacity_pages, f"2: {host.tree.n_pages} pages in host memory"
     waiting = schedule.waiting.jobs
     if isinstance(schedule.step, Stretch):
-        assert schedule.partial is None, "6: a prompt that was cut has to go on first"
+        assert schedule.admission.partial is None, "6: a prompt that was cut has to go on first"
         assert schedule.now_s is not None, "a step began at some time"
         left = schedule.step.n_steps - schedule.step.finished_by(schedule.now_s)
         is_due = bool(waiting) and not schedule.admission.is_full

@@ -33,26 +33,6 @@ class HostTier:
         self.capacity_pages = capacity_pages
         self.tree = PrefixTree()
 
-    def put(
-        self, holding: Holding, pages: array[int], stop: int, shift: int, ends: Sequence[int]
-    ) -> None:
-        """Hold the holding's pages up to ``stop`` deep, or as many as find room.
-
-        The ids in ``pages`` begin ``shift`` deep; ``ends`` are where runs of them end before the last.
-        """
-        tree = self.tree
-        start = holding.host_stored
-        count = stop - start
-        room = self.capacity_pages - tree.n_pages
-        if count > room:
-            room += tree.evict(count - room)
-            count = min(count, room)
-        if count > 0:
-            holding.host_node, _ = tree.extend(
-                holding.host_node, pages, start, start + count, shift=shift, ends=ends
-            )
-            holding.host_stored += count
-
 
 class SharedPrefixes(HostTier):
     """What all replicas together have computed, held by each of them at no cost.
@@ -80,14 +60,8 @@ class Lookup:
         self.limit = limit
         self.device = device
         self.host = host
-        self.matched = max(device.at, host.at)
+        self.matched = device.at if device.at > host.at else host.at
         self.version = 0
-
-    @property
-    def is_current(self) -> bool:
-        """Would both tiers answer the same now?"""
-        device, host = self.device, self.host
-        return device.version == device.node.version and host.version == host.node.version
 
 
 class Holding:
@@ -153,19 +127,20 @@ class KvPool:
 
     def look(self, lookup: Lookup) -> int:
         """Pages found from the start in either tier. Matches anew only where something changed."""
-        if not lookup.is_current:
-            device, host = lookup.device, lookup.host
-            if device.version != device.node.version:
+        device, host = lookup.device, lookup.host
+        is_device_current = device.version == device.node.version
+        is_host_current = host.version == host.node.version
+        if not (is_device_current and is_host_current):
+            if not is_device_current:
                 device = lookup.device = self.tree.match(lookup.pages, lookup.limit)
-            if host.version != host.node.version:
+            if not is_host_current:
                 host = lookup.host = self.host.tree.match(lookup.pages, lookup.limit)
-            lookup.matched = max(device.at, host.at)
+            lookup.matched = device.at if device.at > host.at else host.at
             lookup.version += 1
         return lookup.matched
 
     def pin(self, lookup: Lookup) -> Holding:
-        """Hold what the request finds in each tier; :meth:`release` undoes it."""
-        self.look(lookup)
+        """Hold what a current look-up found in each tier; :meth:`release` undoes it."""
         device, host = lookup.device, lookup.host
         return Holding(
             self.tree.lock(device),
@@ -200,8 +175,13 @@ class KvPool:
         """Give the request private pages; evicts whole runs until nothing is missing."""
         assert n_pages >= 0, f"{n_pages} pages allocated"
         holding.private += n_pages
-        private = self.private_pages = self.private_pages + n_pages
-        shortage = self.tree.n_pages + private - self.capacity_pages
+        self.private_pages += n_pages
+        if self.tree.n_pages + self.private_pages > self.capacity_pages:
+            self.make_room()
+
+    def make_room(self) -> None:
+        """Evict what is too much now that requests were given private pages."""
+        shortage = self.tree.n_pages + self.private_pages - self.capacity_pages
         if shortage > 0:
             evicted = self.tree.evict(shortage)
             assert evicted >= shortage, f"2: pool overcommitted: {evicted} of {shortage} evicted"
@@ -228,8 +208,11 @@ class KvPool:
     def have(self, holding: Holding, n_pages: int) -> None:
         """Give the request private pages until it has that many of its sequence."""
         missing = n_pages - holding.stored - holding.private
-        if missing > 0:
-            self.allocate(holding, missing)
+        if missing > 0:  # as allocate, without another call
+            holding.private += missing
+            self.private_pages += missing
+            if self.tree.n_pages + self.private_pages > self.capacity_pages:
+                self.make_room()
 
     def store(
         self,
@@ -242,6 +225,8 @@ class KvPool:
     ) -> None:
         """Move what is computed behind the stored pages, up to ``stop`` deep, into both tiers.
 
+        Into the host tier only as much as finds room.
+
         The ids in ``pages`` begin ``shift`` deep, and must not change from now on. Pages that another
         request stored meanwhile are shared, and the request's own freed. ``ends`` are depths
         at which a run of them ends before the last.
@@ -251,13 +236,25 @@ class KvPool:
         if moved <= 0:
             return
         assert moved <= holding.private, f"1: {moved} pages stored of {holding.private} allocated"
-        holding.node, _ = self.tree.extend(holding.node, pages, start, stop, shift=shift, ends=ends)
+        holding.node = self.tree.extend(holding.node, pages, start, stop, shift=shift, ends=ends)
         holding.stored = stop
         holding.private -= moved
         self.private_pages -= moved
-        host = self.host
-        if shift <= holding.host_stored < stop and host.capacity_pages:
-            host.put(holding, pages, stop, shift, ends)
+        start = holding.host_stored
+        capacity_pages = self.host.capacity_pages
+        if shift <= start < stop and capacity_pages:
+            tree = self.host.tree
+            room = capacity_pages - tree.n_pages
+            count = stop - start
+            if count > room:
+                room += tree.evict(count - room)
+                if room < count:
+                    count = room
+            if count > 0:
+                stop = holding.host_stored = start + count
+                holding.host_node = tree.extend(
+                    holding.host_node, pages, start, stop, shift=shift, ends=ends
+                )
 
     def release(self, holding: Holding) -> None:
         """Free what the request held; its stored pages stay until they are evicted."""

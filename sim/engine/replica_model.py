@@ -116,7 +116,7 @@ class ReplicaModel:
         step = scheduler.step
         if step is None:
             return None
-        if isinstance(step, PrefillStep) and step.is_silent:
+        if step.is_silent and isinstance(step, PrefillStep):
             rules = scheduler.rules
             can_pass = rules.order == SHORTEST_PREFILL and scheduler.waiting.jobs
             can_ride = rules.is_chunk_mixed and scheduler.decoding
@@ -234,9 +234,11 @@ class ReplicaModel:
     def report(self, now_s: float) -> LoadReport:
         """What the engine told last of itself; while idle it tells all the time."""
         scheduler = self._scheduler
-        scheduler.pass_time(now_s)
-        scheduler.follow(now_s)
-        return scheduler.reporter.last(scheduler, now_s if scheduler.step is None else None)
+        scheduler.run(now_s, is_settled=False)
+        step, reporter = scheduler.step, scheduler.reporter
+        if isinstance(step, Stretch):
+            reporter.follow(scheduler, step, now_s)
+        return reporter.last(now_s if step is None else None)
 
     def _quiet_until_s(self, step: PrefillStep) -> float:
         """When the prompt that a step cuts, if it goes on, is done at the earliest, or the step ends.
@@ -244,12 +246,12 @@ class ReplicaModel:
         Summed as the steps will be, so that it is not later by a rounding.
         """
         scheduler, facts = self._scheduler, self.facts
-        job = scheduler.partial
+        job = scheduler.admission.partial
         if job is None or job.ended_tokens is not None:
             return step.end_s
         if step.quiet_until_s is None:
             later_s = step.later_s
-            at_s = later_s[-1] if later_s else step.end_s
+            at_s = later_s[0] if later_s else step.end_s
             done = job.computed_tokens + sum(n for other, n in step.parts if other is job)
             done += len(later_s) * facts.chunk_tokens
             while done < job.fill_tokens:

@@ -8,16 +8,38 @@ falling idle; in between, a reader sees the last report (``publish_load_snapshot
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sim.engine.requests import LoadReport
-from sim.engine.stretch import PrefillStep
+from sim.engine.stretch import PrefillStep, pages_lacking
 
 if TYPE_CHECKING:
     from replica.hardware.profiles import EngineFacts
     from sim.engine.orders import WaitingQueue
     from sim.engine.pool import KvPool
     from sim.engine.stretch import Job, Stretch
+
+    Moments = tuple[float, ...]
+    Steps = tuple[int, float, int, float]
+    """Jobs, their tokens a step, steps and their seconds."""
+
+    Said = tuple[
+        float,
+        int,
+        int,
+        int,
+        int,
+        int,
+        int,
+        int,
+        float,
+        float,
+        Moments | None,
+        int,
+        float,
+        Steps | None,
+    ]
+    """A report's fields as they are found: see :meth:`Reporter.last`."""
 
 REPORT_STEPS: Final = 15
 """Generation steps between two reports (``--load-snapshot-publish-interval``)."""
@@ -52,6 +74,12 @@ class Totals:
         self.prefill_busy_s = self.decode_busy_s = 0.0
 
 
+class Cutting(Protocol):
+    """What cuts prompts: ``partial`` is the job whose prompt the step in progress cuts."""
+
+    partial: Job | None
+
+
 class Schedule(Protocol):
     """What a report reads of a schedule."""
 
@@ -61,42 +89,70 @@ class Schedule(Protocol):
     step: PrefillStep | Stretch | None
     decoding: list[Job]
     waiting: WaitingQueue
+    reserve_tokens: int
 
     @property
-    def partial(self) -> Job | None:
-        """The job whose prompt the step in progress cuts."""
-
-    def needed_after(self, steps: int) -> int:
-        """Pages that running jobs lack for the step that follows ``steps`` more."""
+    def admission(self) -> Cutting:
+        """What forms its prefill steps."""
 
 
 class Reporter:
-    """The last report of one schedule, and what it takes to make the next."""
+    """The last report of one schedule, and what it takes to make the next.
+
+    Few reports are ever read: what was said is kept as it is found, and worked out when it is asked for.
+    """
 
     def __init__(self) -> None:
-        self._told: tuple[Any, ...] = (0.0,)  # the last report's fields: few of them are ever read
-        # Of a later one, which is made when the schedule is going to lose what it says, or when asked.
-        self._due_state: tuple[float, int, int, int, float] | None = None
-        self._steps = 0  # generation steps since the last report, before the stretch in progress
-        self._due_step = 0  # of that stretch, whose end makes the next report due; 0: of none
+        self._said: Said | None = None
+        self._due_step = REPORT_STEPS  # of the stretch in progress, or of the next one
         self._generated_per_s = 0.0
         self._hit_ratio = 0.0
         self._recent: deque[tuple[float, int, int]] = deque()
         self._recent_hit = self._recent_total = 0
-        self._moments: tuple[float, ...] | None = None
+        self._moments: Moments | None = None
 
-    def last(self, schedule: Schedule, idle_s: float | None) -> LoadReport:
+    def last(self, idle_s: float | None) -> LoadReport:
         """The last report; it is of ``idle_s`` where the engine is idle then."""
-        if self._due_state is not None:
-            self._make(schedule)
-        report = LoadReport(*self._told)
-        if idle_s is not None:
-            report.at_s = idle_s
-        return report
+        if self._said is None:
+            return LoadReport(0.0 if idle_s is None else idle_s)
+        (
+            at_s,
+            running,
+            waiting,
+            waiting_tokens,
+            recent_hit,
+            recent_total,
+            left_tokens,
+            used_tokens,
+            generated_per_s,
+            hit_ratio,
+            moments,
+            prefill_tokens,
+            prefill_busy_s,
+            stretch,
+        ) = self._said
+        if waiting_tokens:
+            hit = recent_hit / recent_total if recent_total else 0.0
+            left_tokens += int(waiting_tokens * (1.0 - hit))
+        if stretch is not None:
+            generated_per_s, moments = _with_steps(moments, *stretch)
+        return LoadReport(
+            at_s if idle_s is None else idle_s,
+            running,
+            waiting,
+            waiting_tokens,
+            left_tokens,
+            used_tokens,
+            generated_per_s,
+            hit_ratio,
+            prefill_tokens,
+            prefill_busy_s,
+            moments,
+        )
 
     def prefilled(self, at_s: float, *, hit_tokens: int, new_tokens: int) -> None:
         """A prefill step ended that computed ``new_tokens`` behind newly found ``hit_tokens``."""
-        self._steps = 0
+        self._due_step = REPORT_STEPS
         recent = self._recent
         total = hit_tokens + new_tokens
         self._hit_ratio = hit_tokens / total
@@ -109,14 +165,45 @@ class Reporter:
             self._recent_hit -= hit
             self._recent_total -= gone
 
-    def tell(self, schedule: Schedule, at_s: float, *, tokens: int, busy_s: float) -> None:
-        """Report at the end of a step; ``tokens`` and ``busy_s`` are the prefill counters to say."""
-        waiting = schedule.waiting
-        self._due_state = (at_s, len(waiting.jobs), waiting.waiting_tokens, tokens, busy_s)
-        if schedule.step is None:
-            self._steps = 0
+    def tell(
+        self,
+        schedule: Schedule,
+        at_s: float,
+        tokens: int,
+        busy_s: float,
+        *,
+        lacking_pages: int = 0,
+        stretch: Steps | None = None,
+    ) -> None:
+        """Report at the end of a step; ``tokens`` and ``busy_s`` are the prefill counters to say.
+
+        Within a stretch, those steps of it are to be told, and the pages for more than its first step,
+        which are not allocated before it ends.
+        """
+        step, pool, waiting = schedule.step, schedule.pool, schedule.waiting
+        pages = pool.tree.pinned_pages + pool.private_pages + lacking_pages
+        if step is None:
+            self._due_step = REPORT_STEPS
             self._generated_per_s = 0.0
-            self._make(schedule)
+        elif step.owed_chunks and isinstance(step, PrefillStep):
+            pages += step.owed_pages(schedule.facts)
+        cut = schedule.admission.partial
+        self._said = (
+            at_s,
+            len(schedule.decoding),
+            len(waiting.jobs),
+            waiting.waiting_tokens,
+            self._recent_hit,
+            self._recent_total,
+            0 if cut is None else cut.fill_tokens - cut.computed_tokens,
+            pages * schedule.facts.page_tokens,
+            self._generated_per_s,
+            self._hit_ratio,
+            self._moments,
+            tokens,
+            busy_s,
+            stretch,
+        )
 
     def pass_chunks(self, schedule: Schedule, step: PrefillStep, until_s: float) -> None:
         """Count the chunks of a step that have ended by ``until_s``, at least one, but not its last.
@@ -138,7 +225,7 @@ class Reporter:
             self.prefilled(step.end_s, hit_tokens=hit_tokens, new_tokens=chunk)
             hit_tokens = 0
             step.start_s = step.end_s
-            step.end_s = later_s.popleft()
+            step.end_s = later_s.pop()
         job.computed_tokens += n_chunks * chunk
         step.owed_chunks += n_chunks
         if holding.node.children or schedule.pool.host.is_shared:  # others may hold these as well
@@ -146,89 +233,65 @@ class Reporter:
         tokens = totals.prefill_tokens + (n_chunks - 1) * chunk
         totals.prefill_tokens = tokens + chunk
         if step.end_s > until_s:
-            self.tell(schedule, step.start_s, tokens=tokens, busy_s=busy_s)
-
-    def stretch_began(self) -> None:
-        """Find out when the first report within a stretch is due."""
-        self._due_step = REPORT_STEPS - self._steps
+            self.tell(schedule, step.start_s, tokens, busy_s)
 
     def follow(self, schedule: Schedule, stretch: Stretch, now_s: float) -> None:
         """Make the last report that fell due within a stretch in progress until ``now_s``."""
-        due_step = self._due_step
-        if not 0 < due_step <= stretch.n_steps or now_s < stretch.end_of(due_step):
+        step = self._due_step
+        if step > stretch.n_steps:
             return
-        behind = (stretch.finished_by(now_s) - due_step) // REPORT_STEPS * REPORT_STEPS
-        step = due_step + behind
+        if now_s < stretch.end_s and now_s < stretch.end_of(step):
+            return
+        step += (stretch.finished_by(now_s) - step) // REPORT_STEPS * REPORT_STEPS
+        self._due_step = step + REPORT_STEPS
         at_s = stretch.end_of(step)
-        lasted_s = at_s - stretch.start_s
         totals = schedule.totals
-        waiting = schedule.waiting
-        moments = self._moments
-        self._add(stretch, step, lasted_s)
-        self._due_state = (
+        self.tell(
+            schedule,
             at_s,
-            len(waiting.jobs),
-            waiting.waiting_tokens,
             totals.prefill_tokens,
             totals.prefill_busy_s,
+            lacking_pages=pages_lacking(
+                schedule.decoding,
+                step,
+                page_tokens=schedule.facts.page_tokens,
+                reserve=schedule.reserve_tokens,
+            ),
+            stretch=(stretch.batch, stretch.tokens_per_step, step, at_s - stretch.start_s),
         )
-        self._make(schedule, step)
-        self._moments = moments  # those of a stretch stay when it has ended
-        self._due_step = step + REPORT_STEPS
 
     def stretch_ended(self, schedule: Schedule, stretch: Stretch) -> None:
         """Take a stretch that has ended, before its results are applied."""
-        self.follow(schedule, stretch, stretch.end_s)
-        if self._due_state is not None:
-            self._make(schedule)
-        self._add(stretch, stretch.n_steps, stretch.end_s - stretch.start_s)
-        self._steps = (self._steps + stretch.n_steps) % REPORT_STEPS
-        self._due_step = 0
+        n_steps = stretch.n_steps
+        if self._due_step <= n_steps:
+            self.follow(schedule, stretch, stretch.end_s)
+        if n_steps:
+            self._due_step -= n_steps
+            self._generated_per_s, self._moments = _with_steps(
+                self._moments,
+                stretch.batch,
+                stretch.tokens_per_step,
+                n_steps,
+                stretch.end_s - stretch.start_s,
+            )
 
-    def _add(self, stretch: Stretch, steps: int, lasted_s: float) -> None:
-        """Add the first steps of a stretch to the sums; they took ``lasted_s``."""
-        if not steps:
-            return
-        batch, us = stretch.batch, lasted_s * 1e6
-        new_tokens = stretch.tokens_per_step * steps
-        count, batches, total_us, squares, products, tokens = self._moments or _NO_MOMENTS
-        self._moments = (
-            count + steps,
-            batches + batch * steps,
-            total_us + us,
-            squares + batch * batch * steps,
-            products + batch * us,
-            tokens + new_tokens,
-        )
-        self._generated_per_s = new_tokens / lasted_s
 
-    def _make(self, schedule: Schedule, steps: int = 0) -> None:
-        """Make the report that is due, after ``steps`` of the stretch in progress."""
-        assert self._due_state is not None, "a report is made when one is due"
-        at_s, n_waiting, waiting_tokens, tokens, busy_s = self._due_state
-        self._due_state = None
-        pages = schedule.pool.used_pages
-        if isinstance(schedule.step, PrefillStep):
-            pages += schedule.step.owed_pages(schedule.facts)
-        if steps:  # until the stretch ends, what it needs after its first step is not allocated
-            pages += schedule.needed_after(steps)
-        uncached = 0
-        if waiting_tokens:
-            hit = self._recent_hit / self._recent_total if self._recent_total else 0.0
-            uncached = int(waiting_tokens * (1.0 - hit))
-        cut = schedule.partial
-        if cut is not None:
-            uncached += cut.fill_tokens - cut.computed_tokens
-        self._told = (
-            at_s,
-            len(schedule.decoding),
-            n_waiting,
-            waiting_tokens,
-            uncached,
-            pages * schedule.facts.page_tokens,
-            self._generated_per_s,
-            self._hit_ratio,
-            tokens,
-            busy_s,
-            self._moments,
-        )
+def _with_steps(
+    moments: Moments | None,
+    batch: int,
+    tokens_per_step: float,
+    steps: int,
+    lasted_s: float,
+) -> tuple[float, Moments]:
+    """Tokens a second of the first steps of a stretch, which took ``lasted_s``, and the sums with them."""
+    us = lasted_s * 1e6
+    new_tokens = tokens_per_step * steps
+    count, batches, total_us, squares, products, tokens = moments or _NO_MOMENTS
+    return new_tokens / lasted_s, (
+        count + steps,
+        batches + batch * steps,
+        total_us + us,
+        squares + batch * batch * steps,
+        products + batch * us,
+        tokens + new_tokens,
+    )

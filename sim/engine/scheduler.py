@@ -6,7 +6,6 @@ docstring of :mod:`sim.engine.replica_model`.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from sim.engine.admission import Admission
@@ -14,13 +13,15 @@ from sim.engine.pool import HostTier, KvPool
 from sim.engine.reporting import Reporter, Totals
 from sim.engine.requests import Began, Ended, EndReason
 from sim.engine.stretch import (
+    ROUNDING,
     Job,
     PrefillStep,
     Stretch,
-    accept_length,
+    accept_lengths,
     grow_for_step,
+    limit_to_room,
     pages_lacking,
-    prefill_s,
+    release,
     stretch_of,
 )
 
@@ -68,12 +69,7 @@ class Scheduler:
         # Overlapped speculative steps hold pages for two windows (get_alloc_reserve_per_decode).
         self.reserve_tokens = 2 * facts.verify_tokens if facts.verify_tokens > 1 else 1
         self._has_leaving = False  # some of the decoding jobs have ended and hold pages still
-        self._dice = dice
-
-    @property
-    def partial(self) -> Job | None:
-        """The job whose prompt the prefill step in progress cuts."""
-        return self.admission.partial
+        self._draw_accept = accept_lengths(facts, dice)
 
     def admitted(self) -> list[Job]:
         """Jobs in prefill or decode, with those that leave at the end of the step."""
@@ -82,50 +78,52 @@ class Scheduler:
             return self.decoding + [job for job, _ in step.parts]
         return list(self.decoding)
 
-    def run(self, now_s: float) -> None:
-        """Let all steps end that do so by ``now_s``, and start what follows each."""
-        self.pass_time(now_s)
-        self.settle()
+    def run(self, now_s: float, *, is_settled: bool = True) -> None:
+        """Let all steps end that do so by ``now_s``, and start what follows each.
 
-    def pass_time(self, now_s: float) -> None:
-        """As :meth:`run`, but the pool need not know yet of chunks of a prompt that goes on."""
+        Without ``is_settled`` the pool need not know yet of chunks of a prompt that goes on.
+        """
         before_s = self.now_s
         assert before_s is None or now_s >= before_s, f"time went back from {before_s} to {now_s}"
         self.now_s = now_s
-        step = self.step
-        while step is not None and step.end_s <= now_s:
-            self._finish(step, now_s)
-            step = self.step
+        while (step := self.step) is not None:
+            if step.end_s > now_s:
+                if is_settled and step.owed_chunks:
+                    self.settle()
+                return
+            if isinstance(step, Stretch):
+                self._finish_stretch(step)
+            else:
+                self._finish_prefill(step, now_s)
 
     def settle(self) -> None:
         """Let the pool know of all chunks that have ended."""
         if isinstance(self.step, PrefillStep):
             self.step.settle(self.pool, self.facts)
 
-    def follow(self, now_s: float) -> None:
-        """Make the reports that fell due until ``now_s``, up to which the schedule has run."""
-        if isinstance(self.step, Stretch):
-            self.reporter.follow(self, self.step, now_s)
-
     def enqueue(self, request: EngineRequest, now_s: float) -> None:
         """Take a valid request at ``now_s``, up to which the schedule has run."""
-        self.follow(now_s)
-        page = self.facts.page_tokens
+        step, page = self.step, self.facts.page_tokens
+        if isinstance(step, Stretch):
+            self.reporter.follow(self, step, now_s)
         # At least one token of every prompt is computed.
-        cacheable = min(len(request.pages), (request.prompt_tokens - 1) // self.facts.page_tokens)
+        cacheable = (request.prompt_tokens - 1) // page
+        if cacheable > len(request.pages):
+            cacheable = len(request.pages)
         total = -(-(request.prompt_tokens + request.output_tokens) // page)
         lookup = self.pool.find(request.pages, cacheable)
-        job = Job(request, lookup, total_pages=total, accept=accept_length(self.facts, self._dice))
+        job = Job(request, lookup, total_pages=total, accept=self._draw_accept())
         self.jobs[request.rid] = job
         self.waiting.add(job)
         if self.waiting.is_preemptive:
             self.admission.is_full = False
-        if not self.admission.is_full and not isinstance(self.step, PrefillStep):
+        if not self.admission.is_full and not isinstance(step, PrefillStep):
             self.reconsider(now_s)
 
     def abort(self, job: Job, now_s: float) -> None:
         """End an active job at ``now_s``, up to which the schedule has run."""
-        self.follow(now_s)
+        if isinstance(self.step, Stretch):
+            self.reporter.follow(self, self.step, now_s)
         self._end(job, now_s, self.tokens_by(job, now_s), EndReason.ABORT)
         if job.holding is None:
             self.waiting.remove(job)
@@ -182,36 +180,10 @@ class Scheduler:
             self._start_step(now_s)
         elif isinstance(self.step, Stretch):
             self.step.cut(now_s)
-            self.run(now_s)
+            if self.step.end_s <= now_s:
+                self.run(now_s)
         else:
             self.step.cut()
-
-    def _finish(self, step: PrefillStep | Stretch, until_s: float) -> None:
-        """Apply a step that has ended, start the next one, and report where a report is due.
-
-        A report that the next step, ended by ``until_s``, replaces is not made.
-        """
-        totals = self.totals
-        tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
-        if isinstance(step, Stretch):
-            self.reporter.stretch_ended(self, step)
-            self._finish_stretch(step)
-        else:
-            if step.later_s:
-                self.reporter.pass_chunks(self, step, until_s)
-                if step.end_s > until_s:
-                    return
-                tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
-            step.settle(self.pool, self.facts)
-            self._finish_prefill(step)
-        self._start_step(step.end_s)
-        following = self.step
-        is_replaced = isinstance(following, PrefillStep) and following.end_s <= until_s
-        if following is None:
-            tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
-        elif is_replaced or isinstance(step, Stretch):
-            return
-        self.reporter.tell(self, step.end_s, tokens=tokens, busy_s=busy_s)
 
     def _start_step(self, at_s: float) -> None:
         """Begin the next step, if there is anything to do, after freeing what has ended."""
@@ -223,17 +195,20 @@ class Scheduler:
                 if job.ended_tokens is None:
                     staying.append(job)
                 else:
-                    self._release(job)
+                    release(self.pool, job, self.facts.page_tokens)
             self.decoding = staying
             admission.is_full = False
         if not self.decoding:
             admission.is_full = False
-        self.step = self._form_prefill(at_s) if admission.has_work() else None
-        if self.step is None and self.decoding:
-            self.step = self._form_stretch(at_s)
-            self.reporter.stretch_began()
-        elif self.step is None:
-            admission.guess.reset()
+        step: PrefillStep | Stretch | None = None
+        if admission.partial is not None or (not admission.is_full and admission.waiting.jobs):
+            step = self._form_prefill(at_s)
+        if step is None:
+            if self.decoding:
+                step = self._form_stretch(at_s)
+            else:
+                admission.guess.reset()
+        self.step = step
 
     def _form_prefill(self, at_s: float) -> PrefillStep | None:
         """The next prefill step, with the running jobs along where chunks are mixed."""
@@ -243,10 +218,13 @@ class Scheduler:
         load_s = 0.0
         is_silent = True
         page = self.facts.page_tokens
+        work: list[tuple[int, int]] = []
         for job, n_tokens in parts:
             load_s += job.host_load_s
             job.host_load_s = 0.0
-            reached = job.computed_tokens + n_tokens
+            computed = job.computed_tokens
+            work.append((n_tokens, computed))
+            reached = computed + n_tokens
             if reached == job.fill_tokens:
                 is_silent = False
             assert job.holding is not None, "only admitted jobs get pages"
@@ -255,32 +233,35 @@ class Scheduler:
         if self.rules.is_chunk_mixed and self._has_room_for_step():
             riders = list(self.decoding)
             is_silent = is_silent and not riders
-        compute_s = prefill_s(self.facts.times, parts, riders)
-        if riders:
+            work += [(1, job.prompt_tokens + job.tokens) for job in riders]
             grow_for_step(self.pool, riders, page_tokens=page, reserve=self.reserve_tokens)
-        duration_s = (compute_s + load_s) * self.slowness
+        duration_s = (self.facts.times.prefill_batch_s(work) + load_s) * self.slowness
         step = PrefillStep(at_s, at_s + duration_s, parts, riders, is_silent)
-        step.go_on_from(self.step, self.facts.chunk_tokens)
+        if isinstance(self.step, PrefillStep):
+            step.go_on_from(self.step, self.facts.chunk_tokens)
         if len(parts) == 1 and step.is_silent:
             self.admission.prolong(step, len(self.decoding), self.slowness)
         return step
 
     def _form_stretch(self, at_s: float) -> Stretch:
         """Generation steps until one ends, as far as there is memory; retracts where there is none."""
-        assert self.partial is None, "6: a decode step while a prompt is to go on"
-        missing = 0
-        for job in self.decoding:
-            holding = job.holding
-            assert holding is not None, "running jobs hold pages"
-            missing += job.total_pages - holding.stored - holding.private
-        is_scarce = missing > self.pool.room_pages
-        if is_scarce and not self._has_room_for_step():
+        assert self.admission.partial is None, "6: a decode step while a prompt is to go on"
+        pool, page, reserve = self.pool, self.facts.page_tokens, self.reserve_tokens
+        slowness = self.slowness
+        room_pages = pool.capacity_pages - pool.tree.pinned_pages - pool.private_pages
+        stretch, needed, missing = stretch_of(
+            self.decoding, self.facts, at_s, reserve=reserve, slowness=slowness
+        )
+        is_scarce = missing > room_pages
+        if is_scarce and needed > room_pages:
             self.admission.make_room(self, self._has_room_for_step)
-        page, reserve = self.facts.page_tokens, self.reserve_tokens
-        grow_for_step(self.pool, self.decoding, page_tokens=page, reserve=reserve)
-        stretch = stretch_of(self.decoding, self.facts, at_s, slowness=self.slowness)
+            stretch, needed, missing = stretch_of(
+                self.decoding, self.facts, at_s, reserve=reserve, slowness=slowness
+            )
+        if needed:
+            grow_for_step(pool, self.decoding, page_tokens=page, reserve=reserve)
         if is_scarce:
-            stretch.limit(self._steps_with_room(stretch.n_steps))
+            limit_to_room(stretch, self.decoding, pool, page_tokens=page, reserve=reserve)
         if self.waiting.jobs and not self.admission.is_full:
             stretch.limit(1)
         return stretch
@@ -295,12 +276,29 @@ class Scheduler:
             self.decoding, steps, page_tokens=self.facts.page_tokens, reserve=self.reserve_tokens
         )
 
-    def _steps_with_room(self, n_steps: int) -> int:
-        """The most steps, up to ``n_steps``, that have memory; the next one has."""
-        room = self.pool.room_pages
-        return bisect_right(range(1, n_steps), room, key=self.needed_after) + 1
+    def _finish_prefill(self, step: PrefillStep, until_s: float) -> None:
+        """Apply a prefill step that has ended, or chunks of it, and start what follows.
 
-    def _finish_prefill(self, step: PrefillStep) -> None:
+        A report that the next step, ended by ``until_s``, replaces is not made.
+        """
+        totals = self.totals
+        reporter = self.reporter
+        if step.later_s:
+            reporter.pass_chunks(self, step, until_s)
+            if step.end_s > until_s:
+                return
+        if step.owed_chunks:
+            step.settle(self.pool, self.facts)
+        tokens, busy_s = totals.prefill_tokens, totals.prefill_busy_s
+        self._apply_prefill(step)
+        self._start_step(step.end_s)
+        following = self.step
+        if following is None:
+            reporter.tell(self, step.end_s, totals.prefill_tokens, totals.prefill_busy_s)
+        elif following.end_s > until_s or isinstance(following, Stretch):
+            reporter.tell(self, step.end_s, tokens, busy_s)
+
+    def _apply_prefill(self, step: PrefillStep) -> None:
         page = self.facts.page_tokens
         totals = self.totals
         totals.prefill_busy_s += step.end_s - step.start_s
@@ -312,7 +310,7 @@ class Scheduler:
             found_tokens = (holding.device_pages + holding.host_pages) * page
             if job.computed_tokens == found_tokens:
                 hit_tokens += found_tokens
-            if job.ended_tokens is not None and self.partial is job:
+            if job.ended_tokens is not None and self.admission.partial is job:
                 # As SGLang does: of a prompt that is cut and left, this step's part is thrown away.
                 self.admission.partial = None
                 self.admission.is_full = False
@@ -320,7 +318,9 @@ class Scheduler:
                 continue
             job.computed_tokens += n_tokens
             pages = job.lookup.pages
-            stored = min(len(pages), job.computed_tokens // page)
+            stored = job.computed_tokens // page
+            if stored > len(pages):
+                stored = len(pages)
             self.pool.store(holding, pages, stored)
             if job.ended_tokens is not None:
                 self.admission.is_full = False
@@ -349,21 +349,38 @@ class Scheduler:
             self._stop(job, at_s)
 
     def _finish_stretch(self, stretch: Stretch) -> None:
-        n_steps = stretch.n_steps
-        self.totals.verify_steps += n_steps
-        self.totals.decode_busy_s += stretch.end_s - stretch.start_s
+        """Apply a stretch that has ended, and start what follows."""
+        n_steps, end_s = stretch.n_steps, stretch.end_s
+        totals = self.totals
+        self.reporter.stretch_ended(self, stretch)
+        totals.verify_steps += n_steps
+        totals.decode_busy_s += end_s - stretch.start_s
         self.admission.guess.decay(n_steps)
         page = self.facts.page_tokens
+        n_pages = 0
         for job in self.decoding:
             steps = job.steps = job.steps + n_steps
             if job.ended_tokens is not None:
                 continue
-            tokens = job.tokens = job.tokens_after(steps)
             if steps == job.steps_total:
-                self._stop(job, stretch.end_s)
+                job.tokens = job.output_tokens
+                self._stop(job, end_s)
                 continue
-            assert job.holding is not None, "running jobs hold pages"
-            self.pool.have(job.holding, (job.prompt_tokens + tokens + page - 2) // page)
+            # Job.tokens_after, which before its last step is less than all.
+            tokens = job.tokens = job.base_tokens + int(job.accept * steps + ROUNDING)
+            holding = job.holding
+            assert holding is not None, "running jobs hold pages"
+            pages = (job.prompt_tokens + tokens + page - 2) // page
+            missing = pages - holding.stored - holding.private
+            if missing > 0:
+                holding.private += missing
+                n_pages += missing
+        self.pool.private_pages += n_pages
+        if n_pages:
+            self.pool.make_room()
+        self._start_step(end_s)
+        if self.step is None:
+            self.reporter.tell(self, end_s, totals.prefill_tokens, totals.prefill_busy_s)
 
     def _stop(self, job: Job, at_s: float) -> None:
         """A job has all its tokens."""
@@ -379,19 +396,3 @@ class Scheduler:
         self.totals.ended += 1
         self.totals.aborted += reason is EndReason.ABORT
         self.events.append(Ended(rid, at_s, tokens - job.reported, tokens, reason))
-
-    def _release(self, job: Job) -> None:
-        """Store the pages that the output filled, and free the rest."""
-        request, holding = job.request, job.holding
-        assert holding is not None, "only admitted jobs are released"
-        assert job.ended_tokens is not None, "the last event comes before the release"
-        page = self.facts.page_tokens
-        prompt_pages = request.prompt_tokens // page
-        if holding.stored >= prompt_pages:
-            # The last token was sampled but never fed back: it has no KV.
-            filled = (request.prompt_tokens + job.ended_tokens - 1) // page
-            stop = min(filled, prompt_pages + len(request.output_pages))
-            if stop > holding.stored:
-                self.pool.have(holding, filled)
-                self.pool.store(holding, request.output_pages, stop, shift=prompt_pages)
-        self.pool.release(holding)

@@ -8,22 +8,22 @@ nothing has to be done a step, let alone a token.
 from __future__ import annotations
 
 import sys
-from collections import deque
+from bisect import bisect_right
 from dataclasses import dataclass, field
-from math import ceil, floor, sqrt
-from typing import TYPE_CHECKING, Final
+from math import ceil, sqrt
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     import random
     from array import array
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from replica.hardware.profiles import EngineFacts
-    from replica.hardware.steps import StepTimes
     from sim.engine.pool import Holding, KvPool, Lookup
     from sim.engine.requests import EngineRequest
 
-_ROUNDING: Final = 1e-9  # of accumulated accept lengths: 25 steps of 5.84 are 146 tokens
+ROUNDING: Final = 1e-9
+"""Of accumulated accept lengths: 25 steps of 5.84 are 146 tokens."""
 
 
 class Job:
@@ -92,12 +92,12 @@ class Job:
 
     def yielded(self) -> None:
         """A prefill step has yielded one token; the others take ``steps_total`` steps."""
-        self.tokens += 1
-        self.base_tokens = self.tokens
+        tokens = self.base_tokens = self.tokens = self.tokens + 1
         self.steps = 0
-        rest = self.output_tokens - self.tokens
-        steps = ceil((rest - _ROUNDING) / self.accept) if rest else 0
-        while floor(self.accept * steps + _ROUNDING) < rest:
+        rest = self.output_tokens - tokens
+        accept = self.accept
+        steps = ceil((rest - ROUNDING) / accept) if rest else 0
+        while int(accept * steps + ROUNDING) < rest:
             steps += 1
         self.steps_total = steps
 
@@ -118,17 +118,17 @@ class Job:
 
     def tokens_after(self, steps: int) -> int:
         """Output tokens after that many generation steps, the fraction carried along."""
-        tokens = self.base_tokens + int(self.accept * steps + _ROUNDING)
+        tokens = self.base_tokens + int(self.accept * steps + ROUNDING)
         output = self.output_tokens
-        return min(tokens, output)
+        return tokens if tokens < output else output
 
 
 @dataclass(slots=True)
 class PrefillStep:
     """A prefill step: ``parts`` are jobs and the prompt tokens of each that it computes.
 
-    It goes on over as many more chunks as ``later_s`` has ends, each as long as the first, whose only
-    part is of the prompt that all of them cut. ``start_s`` and ``end_s`` are those of the chunk in
+    It goes on over as many more chunks as ``later_s`` has ends, last first, each as long as the first,
+    whose only part is of the prompt that all of them cut. ``start_s`` and ``end_s`` are those of the chunk in
     progress; the pool does not know of ``owed_chunks`` before it. ``riders`` are running jobs that get a token in it. ``is_silent``: nobody gets a
     token. ``quiet_until_s``: when the prompt that it cuts will be done at the earliest, once asked.
     """
@@ -139,7 +139,7 @@ class PrefillStep:
     riders: list[Job]
     is_silent: bool
     quiet_until_s: float | None = None
-    later_s: deque[float] = field(default_factory=deque)
+    later_s: list[float] = field(default_factory=list)
     owed_chunks: int = 0
 
     def cut(self) -> None:
@@ -161,26 +161,11 @@ class PrefillStep:
             start = job.computed_tokens // facts.page_tokens - n_chunks * chunk_pages
             pool.go_on(job.holding, job.lookup.pages, start, n_chunks, chunk_pages)
 
-    def go_on_from(self, before: PrefillStep | Stretch | None, chunk_tokens: int) -> None:
+    def go_on_from(self, before: PrefillStep, chunk_tokens: int) -> None:
         """Take over what was foreseen for a prompt that goes on with a whole chunk."""
         job, n_tokens = self.parts[0]
-        if (
-            self.is_silent
-            and n_tokens == chunk_tokens
-            and isinstance(before, PrefillStep)
-            and before.parts[-1][0] is job
-        ):
+        if self.is_silent and n_tokens == chunk_tokens and before.parts[-1][0] is job:
             self.quiet_until_s = before.quiet_until_s
-
-
-def prefill_s(times: StepTimes, parts: list[tuple[Job, int]], riders: list[Job]) -> float:
-    """What a prefill step takes to compute its parts, with running jobs along."""
-    if len(parts) == 1 and not riders:
-        ((job, n_tokens),) = parts
-        return times.prefill_s(n_tokens, job.computed_tokens)
-    work = [(n_tokens, job.computed_tokens) for job, n_tokens in parts]
-    work += [(1, job.prompt_tokens + job.tokens) for job in riders]
-    return times.prefill_batch_s(work)
 
 
 class Stretch:
@@ -191,6 +176,9 @@ class Stretch:
     """
 
     __slots__ = ("batch", "end_s", "first_s", "growth_s", "n_steps", "start_s", "tokens_per_step")
+
+    is_silent: ClassVar[bool] = False
+    owed_chunks: ClassVar[int] = 0
 
     def __init__(
         self,
@@ -210,7 +198,7 @@ class Stretch:
         self.n_steps = n_steps
         self.batch = batch
         self.tokens_per_step = tokens_per_step
-        self.end_s = self.end_of(n_steps)
+        self.end_s = start_s + n_steps * (first_s + growth_s * (n_steps - 1) / 2)
 
     def end_of(self, step: int) -> float:
         """When step ``step`` (from 1) ends; the start for 0."""
@@ -220,12 +208,14 @@ class Stretch:
         """Steps that have ended at ``now_s``, which is not before the start."""
         if now_s >= self.end_s:
             return self.n_steps
-        elapsed = now_s - self.start_s
-        linear = self.first_s - self.growth_s / 2
-        steps = int(2 * elapsed / (linear + sqrt(linear * linear + 2 * self.growth_s * elapsed)))
-        while self.end_of(steps + 1) <= now_s:  # the root is a float: settle by the end times
+        start_s, first_s, growth_s = self.start_s, self.first_s, self.growth_s
+        elapsed = now_s - start_s
+        linear = first_s - growth_s / 2
+        steps = int(2 * elapsed / (linear + sqrt(linear * linear + 2 * growth_s * elapsed)))
+        # The root is a float: settle by the end times, which are those of end_of.
+        while start_s + (steps + 1) * (first_s + growth_s * steps / 2) <= now_s:
             steps += 1
-        while steps and self.end_of(steps) > now_s:
+        while steps and start_s + steps * (first_s + growth_s * (steps - 1) / 2) > now_s:
             steps -= 1
         return steps
 
@@ -243,20 +233,33 @@ class Stretch:
             self.end_s = self.end_of(n_steps)
 
 
-def accept_length(facts: EngineFacts, dice: random.Random | None) -> float:
-    """Tokens a step yields for a new request: drawn evenly around the mean; without dice the mean."""
+def accept_lengths(facts: EngineFacts, dice: random.Random | None) -> Callable[[], float]:
+    """Draws what a step yields for a new request, evenly around the mean; without dice the mean."""
     mean = facts.accept_length
     if dice is None:
-        return mean
+        return lambda: mean
     spread = min(mean - 1.0, facts.verify_tokens - mean) * facts.accept_spread_ratio
-    return dice.uniform(mean - spread, mean + spread)
+    low, draw = mean - spread, dice.random
+    width = mean + spread - low
+    return lambda: low + width * draw()
 
 
 def stretch_of(
-    jobs: Iterable[Job], facts: EngineFacts, start_s: float, *, slowness: float = 1.0
-) -> Stretch:
-    """The generation steps until the first of ``jobs`` (at least one) has all its tokens."""
-    batch = 0
+    jobs: Iterable[Job],
+    facts: EngineFacts,
+    start_s: float,
+    *,
+    reserve: int = 1,
+    slowness: float = 1.0,
+) -> tuple[Stretch, int, int]:
+    """The generation steps until the first of ``jobs`` (at least one) has all its tokens.
+
+    With it answers what :func:`pages_lacking` counts for its first step, and the pages that the jobs
+    lack to their ends.
+    """
+    page = facts.page_tokens
+    ahead = reserve + page - 2
+    batch = needed = missing = 0
     context = growth = 0.0
     n_steps = sys.maxsize
     for job in jobs:
@@ -266,32 +269,50 @@ def stretch_of(
         context += job.prompt_tokens + job.base_tokens + accept * steps
         growth += accept
         left = job.steps_total - steps
-        n_steps = min(n_steps, left)
+        if left < n_steps:
+            n_steps = left
+        holding = job.holding
+        assert holding is not None, "running jobs hold pages"
+        lacking = job.total_pages - holding.stored - holding.private
+        if lacking > 0:
+            pages = (job.prompt_tokens + job.tokens + ahead) // page
+            behind = job.total_pages - pages
+            if behind <= 0:
+                needed += lacking
+            elif lacking > behind:
+                needed += lacking - behind
+        missing += lacking
     assert batch, "a stretch needs running jobs"
     assert n_steps > 0, "a running job has a step to go"
-    first_s = facts.step_s(batch, context / batch) * slowness
-    later_s = facts.step_s(batch, (context + growth) / batch) * slowness
-    return Stretch(
+    first_s, later_s = facts.steps_s(batch, context / batch, (context + growth) / batch)
+    first_s *= slowness
+    stretch = Stretch(
         start_s,
         first_s=first_s,
-        growth_s=later_s - first_s,
+        growth_s=later_s * slowness - first_s,
         n_steps=n_steps,
         batch=batch,
         tokens_per_step=growth,
     )
+    return stretch, needed, missing
 
 
 def grow_for_step(pool: KvPool, jobs: Iterable[Job], *, page_tokens: int, reserve: int) -> None:
     """Allocate what :func:`pages_lacking` counts for the next step."""
     ahead = reserve + page_tokens - 2
+    n_pages = 0
     for job in jobs:
         holding = job.holding
         assert holding is not None, "running jobs hold pages"
         pages = (job.prompt_tokens + job.tokens + ahead) // page_tokens
         has = holding.stored + holding.private
-        if pages > has < job.total_pages:
-            total = job.total_pages
-            pool.allocate(holding, min(pages, total) - has)
+        total = job.total_pages
+        if pages > has < total:
+            missing = (pages if pages < total else total) - has
+            holding.private += missing
+            n_pages += missing
+    pool.private_pages += n_pages
+    pool.make_room()
 
 
 def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve: int) -> int:
@@ -305,8 +326,41 @@ def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve:
     for job in jobs:
         holding = job.holding
         assert holding is not None, "running jobs hold pages"
-        pages = (job.prompt_tokens + job.tokens_after(job.steps + steps) + ahead) // page_tokens
         has = holding.stored + holding.private
-        if pages > has < job.total_pages:
-            lacking += min(pages, job.total_pages) - has
+        total = job.total_pages
+        if has < total:
+            # Job.tokens_after, which would take as long again to call.
+            tokens = job.base_tokens + int(job.accept * (job.steps + steps) + ROUNDING)
+            if tokens > job.output_tokens:
+                tokens = job.output_tokens
+            pages = (job.prompt_tokens + tokens + ahead) // page_tokens
+            if pages > has:
+                lacking += (pages if pages < total else total) - has
     return lacking
+
+
+def limit_to_room(
+    stretch: Stretch, jobs: Iterable[Job], pool: KvPool, *, page_tokens: int, reserve: int
+) -> None:
+    """Have at most as many steps as have memory; the first one has."""
+
+    def lacking(steps: int) -> int:
+        return pages_lacking(jobs, steps, page_tokens=page_tokens, reserve=reserve)
+
+    stretch.limit(bisect_right(range(1, stretch.n_steps), pool.room_pages, key=lacking) + 1)
+
+
+def release(pool: KvPool, job: Job, page_tokens: int) -> None:
+    """Store the pages that the output of a job that has ended filled, and free the rest."""
+    request, holding = job.request, job.holding
+    assert holding is not None, "only admitted jobs are released"
+    assert job.ended_tokens is not None, "the last event comes before the release"
+    prompt_pages = request.prompt_tokens // page_tokens
+    if holding.stored >= prompt_pages:
+        # The last token was sampled but never fed back: it has no KV.
+        filled = (request.prompt_tokens + job.ended_tokens - 1) // page_tokens
+        stop = min(filled, prompt_pages + len(request.output_pages))
+        if stop > holding.stored:
+            pool.have(holding, filled)
+            pool.store(holding, request.output_pages, stop, shift=prompt_pages)
+    pool.release(holding)

@@ -240,8 +240,7 @@ def test_the_tree_agrees_with_a_set_of_pages(steps: list[tuple[str, int, int]]) 
         assert have == next((i for i, page in enumerate(pages) if page not in held), count)
         if kind == "add":
             shift = have * (branch % 3) // 2  # the whole path, the end of it, or just what is new
-            node, added = tree.extend(tree.lock(found), pages[shift:], have, count, shift=shift)
-            assert added == count - have
+            node = tree.extend(tree.lock(found), pages[shift:], have, count, shift=shift)
             held |= set(pages)
             tree.unlock(node)
         elif kind == "lock":

@@ -17,8 +17,9 @@ def run_of(name: int, count: int, *, shared: int = 0) -> array[int]:
 
 def add(tree: PrefixTree, pages: array[int]) -> None:
     found = tree.match(pages, len(pages))
-    node, added = tree.extend(tree.lock(found), pages, found.at, len(pages))
-    assert added == len(pages) - found.at
+    before = tree.n_pages
+    node = tree.extend(tree.lock(found), pages, found.at, len(pages))
+    assert tree.n_pages - before == len(pages) - found.at
     tree.unlock(node)
     check_tree(tree)
 
@@ -70,8 +71,8 @@ def test_a_run_that_another_holds_is_not_grown_in_place() -> None:
     tree = PrefixTree()
     add(tree, run_of(1, 4))
     first = pin(tree, run_of(1, 4), 4)
-    second, added = tree.extend(pin(tree, run_of(1, 4), 4), run_of(1, 6), 4, 6)
-    assert added == 2
+    second = tree.extend(pin(tree, run_of(1, 4), 4), run_of(1, 6), 4, 6)
+    assert tree.n_pages == 6
     assert second is not first
     tree.unlock(second)
     check_tree(tree)
@@ -85,8 +86,7 @@ def test_pages_found_on_the_way_are_shared() -> None:
     tree = PrefixTree()
     mine = pin(tree, run_of(1, 6), 0)
     add(tree, run_of(1, 4))
-    mine, added = tree.extend(mine, run_of(1, 6), 0, 6)
-    assert added == 2
+    mine = tree.extend(mine, run_of(1, 6), 0, 6)
     assert (tree.n_pages, tree.pinned_pages) == (6, 6)
     tree.unlock(mine)
     assert tree.pinned_pages == 0
@@ -180,8 +180,8 @@ def test_arrays_of_which_little_is_held_are_let_go() -> None:
         whole = run_of(name, 1_004, shared=970)
         prompt = whole[:1_000]
         found = tree.match(prompt, 999)
-        node, _ = tree.extend(tree.lock(found), prompt, found.at, 1_000)
-        node, _ = tree.extend(node, whole[1_000:], 1_000, 1_004, shift=1_000)
+        node = tree.extend(tree.lock(found), prompt, found.at, 1_000)
+        node = tree.extend(node, whole[1_000:], 1_000, 1_004, shift=1_000)
         tree.unlock(node)
         check_tree(tree)
         assert read_in(tree) <= 2 * tree.n_pages
@@ -253,7 +253,7 @@ def test_pages_added_as_several_runs_are_evicted_run_by_run() -> None:
     tree = PrefixTree()
     pages = run_of(1, 9)
     found = tree.match(pages, 9)
-    node, _ = tree.extend(tree.lock(found), pages, 0, 9, ends=[3, 6, 9])
+    node = tree.extend(tree.lock(found), pages, 0, 9, ends=[3, 6, 9])
     tree.unlock(node)
     check_tree(tree)
     assert tree.evict(2) == 3

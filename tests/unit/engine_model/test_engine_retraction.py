@@ -247,7 +247,7 @@ def test_a_prompt_in_progress_gets_its_memory_back_from_shorter_ones() -> None:
     while not model.schedule.totals.retracted:
         events += end_of_step(model)
         check_state(model)
-    assert model.schedule.partial is not None
+    assert model.schedule.admission.partial is not None
     assert isinstance(model.schedule.step, PrefillStep)
     events += drain(model)
     check_events(wanted, events)

@@ -136,7 +136,7 @@ def test_whole_chunks_of_one_prompt_are_one_step_that_is_applied_when_it_is_look
     start(scheduler, request("a", 5 * 1_024))
     step = scheduler.step
     assert isinstance(step, PrefillStep)
-    ends = [step.end_s, *step.later_s]
+    ends = [step.end_s, *reversed(step.later_s)]
     assert len(ends) == 4, "the last chunk is shared with whoever waits"
     times = FACTS.times
     durations = [times.prefill_s(1_024, chunk * 1_024) for chunk in range(4)]

@@ -16,8 +16,10 @@ FACTS = profile_named("b200-tp4-fp8")
 
 def running(prompt_tokens: int, output_tokens: int, *, accept: float = 5.84) -> Job:
     request = EngineRequest("r", prompt_tokens, output_tokens)
-    found = KvPool(capacity_pages=1, host=HostTier(0)).find(request.pages, 0)
+    pool = KvPool(capacity_pages=1, host=HostTier(0))
+    found = pool.find(request.pages, 0)
     job = Job(request, found, total_pages=1, accept=accept)
+    job.holding = pool.pin(found)
     job.yielded()
     return job
 
@@ -76,7 +78,8 @@ def test_fractions_of_the_accept_length_are_carried_along() -> None:
 
 def test_a_stretch_lasts_until_the_first_job_is_done() -> None:
     jobs = [running(50_000, 200), running(100_000, 100), running(2_000, 900)]
-    stretch = stretch_of(jobs, FACTS, 7.0)
+    stretch, needed, missing = stretch_of(jobs, FACTS, 7.0)
+    assert (needed, missing) == (3, 3)
     assert stretch.n_steps == jobs[1].steps_total
     mean = (50_001 + 100_001 + 2_001) / 3
     assert stretch.end_of(1) - 7.0 == pytest.approx(FACTS.step_s(3, mean))

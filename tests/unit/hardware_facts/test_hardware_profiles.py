@@ -42,13 +42,13 @@ def test_the_default_recipe() -> None:
     assert facts.capacity_tokens % facts.page_tokens == 0
     assert (facts.chunk_tokens, facts.verify_tokens, facts.accept_length) == (8192, 8, 5.84)
     assert facts.prefill_s(100_000, 0) == pytest.approx(5.4, rel=0.01)
-    assert facts.step_s(4, 100_000) == facts.times.verify_s(4, 100_000)
+    assert facts.steps_s(4, 1e5, 2e5) == facts.times.verify_s(4, 1e5, 2e5)
 
 
 def test_without_a_draft_steps_are_plain_and_yield_one_token() -> None:
     facts = engine_facts(gpu_name="b200", tp=4, kv_dtype=KvDtype.BF16, has_draft=False)
     assert (facts.verify_tokens, facts.accept_length) == (1, 1.0)
-    assert facts.step_s(4, 100_000) == facts.times.decode_s(4, 100_000)
+    assert facts.steps_s(4, 1e5, 2e5) == facts.times.decode_s(4, 1e5, 2e5)
 
 
 def test_unknown_and_impossible_configurations_are_refused() -> None:

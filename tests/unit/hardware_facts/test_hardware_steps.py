@@ -69,10 +69,10 @@ def test_prompts_that_share_a_step_share_its_constant() -> None:
 
 
 def test_the_drafter_and_the_host_are_added_once_a_step() -> None:
-    verify = B200_TP4.verify.step_s(5, 100_000)
-    assert B200_TP4.verify_s(5, 100_000) == pytest.approx(verify + 0.0012 + 0.00083)
-    decode = B200_TP4.decode.step_s(5, 100_000)
-    assert B200_TP4.decode_s(5, 100_000) == pytest.approx(decode + 0.00083)
+    verify = [B200_TP4.verify.step_s(5, tokens) + 0.0012 + 0.00083 for tokens in (1e5, 2e5)]
+    assert B200_TP4.verify_s(5, 1e5, 2e5) == pytest.approx(verify)
+    decode = [B200_TP4.decode.step_s(5, tokens) + 0.00083 for tokens in (1e5, 2e5)]
+    assert B200_TP4.decode_s(5, 1e5, 2e5) == pytest.approx(decode)
 
 
 def test_a_configuration_that_was_not_measured_is_refused() -> None:
