@@ -94,7 +94,9 @@ def test_it_plays(preset: str) -> None:
     spec = WorkloadSpec(preset=preset, mix={"n_sessions": 40.0, "thick_ratio": 0.2})
     workload = load(spec, 1)
     play = build(spec, workload, n_lanes=60, seed=1, page_tokens=64)
-    sent = list(play_all(play, lambda turn: 1.0 + turn.output_tokens / 100, n_max=4_000))
+    sent = list(
+        play_all(play, lambda turn: 1.0 + turn.output_tokens / 100, page_tokens=64, n_max=4_000)
+    )
     assert len(sent) == 4_000
     assert {one.turn.kind for one in sent} == set(TurnKind)
     assert max(one.turn.prompt_tokens for one in sent) <= spec.context_tokens_max

@@ -241,7 +241,7 @@ def test_every_format_plays_in_closed_loop(name: str, tmp_path: Path) -> None:
     spec = WorkloadSpec(trace=str(tmp_path / file), is_once=True, start=Start.BEGINNING)
     workload = load(spec, 1)
     play = build(spec, workload, n_lanes=2, seed=1, page_tokens=64)
-    sent = list(play_all(play))
+    sent = list(play_all(play, page_tokens=64))
     assert len(sent) == len(workload.turns)
     assert sum(one.turn.prompt_tokens for one in sent) == sum(workload.turns.prompt_tokens)
 
@@ -249,7 +249,8 @@ def test_every_format_plays_in_closed_loop(name: str, tmp_path: Path) -> None:
 def test_a_recording_keeps_its_own_keys(tmp_path: Path) -> None:
     (tmp_path / "monday.rec").write_bytes(EXAMPLES["recording"][1])
     spec = WorkloadSpec(trace=str(tmp_path / "monday.rec"), is_once=True)
-    sent = list(play_all(build(spec, load(spec, 1), n_lanes=1, seed=1, page_tokens=64)))
+    play = build(spec, load(spec, 1), n_lanes=1, seed=1, page_tokens=64)
+    sent = list(play_all(play, page_tokens=64))
     sizes = sorted(map(len, by_session(sent).values()))
     assert sizes == [1, 1, 4]  # what was refused, the sub-agent, and both lines of the session
 

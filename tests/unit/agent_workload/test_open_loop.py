@@ -25,7 +25,7 @@ def opened(name: str, folder: Path, *, rate_factor: float = 1.0) -> list[Sent]:
     (folder / file).write_bytes(data)
     spec = WorkloadSpec(trace=str(folder / file), pace=WorkloadPace.OPEN, rate_factor=rate_factor)
     play = build(spec, load(spec, 1), n_lanes=1, seed=1, page_tokens=64)
-    return list(play_all(play, lambda _: 1_000.0))
+    return list(play_all(play, lambda _: 1_000.0, page_tokens=64))
 
 
 @pytest.mark.parametrize("rate_factor", [1.0, 4.0])
