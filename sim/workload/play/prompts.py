@@ -52,9 +52,11 @@ class SessionPrompts:
         "_chain",
         "_common",
         "_content",
+        "_cut_at",
         "_depth",
         "_ends",
         "_head_bytes",
+        "_n_heads",
         "_own",
         "_pages",
         "_path",
@@ -75,8 +77,8 @@ class SessionPrompts:
         self._head_bytes = content.head_tokens(session) * BYTES_PER_TOKEN
         self._path: tuple[Run, ...] = ()
         self._pages, self._chain, self._ends = array("Q"), array("Q"), array("I")
-        self._branch = self._depth = 0
-        self._at = -1
+        self._branch = self._depth = self._cut_at = 0
+        self._at = self._n_heads = -1
 
     def prompt(self, turn: int) -> tuple[PlayedPrompt, Depths]:
         """The prompt of a turn, by its number in the workload, and what its answer will add.
@@ -93,7 +95,9 @@ class SessionPrompts:
         covered, tokens = content.covered_tokens[turn], content.prompt_tokens[turn]
         n_pages, n_covered = tokens // page, covered // page
         pages, ends = self._pages, self._ends
-        n_segments = bisect_right(ends, covered * BYTES_PER_TOKEN)
+        n_segments, covered_bytes = len(ends), covered * BYTES_PER_TOKEN
+        while n_segments and ends[n_segments - 1] > covered_bytes:
+            n_segments -= 1
         chain, ends = self._chain[:n_segments], ends[:n_segments]
         if covered < tokens:
             if n_covered < n_pages:
@@ -106,13 +110,16 @@ class SessionPrompts:
         else:
             output_pages, answer = _NO_PAGES, ()
         ceiling = known if known < tokens else tokens - 1
-        head_bytes = self._head_bytes
+        if (n_heads := self._n_heads) < 0:
+            n_heads = bisect_right(ends, self._head_bytes)
+            if covered_bytes >= self._head_bytes:
+                self._n_heads = n_heads
         prompt = PlayedPrompt(
             pages,
             output_pages,
             chain,
             ends,
-            bisect_right(ends, head_bytes) if head_bytes else 0,
+            n_heads,
             ceiling - ceiling % page,
             self._path,
         )
@@ -133,23 +140,30 @@ class SessionPrompts:
         branch, named = content.branch[turn], content.named_tokens[turn]
         if branch == self._branch and named >= depth:
             if named > depth:
-                shared = content.shared_tokens[branch]
-                if depth >= shared:
-                    self._append(self._base + branch, depth, named)
+                if depth >= content.shared_tokens[branch]:
+                    self._append(branch, self._base + branch, depth, named)
                 else:
                     for run in self._parts(branch, depth, named):
-                        self._append(*run)
+                        self._append(branch, *run)
         else:
-            runs = list(content.workload.tree.runs(branch, named))
-            runs.reverse()
-            path = [part for run in runs for part in self._parts(run.branch, run.start, run.end)]
-            common = common_tokens(self._path, path)
-            if common < depth:
-                self._cut(common)
-            for uid, start, end in path:
-                if end > common:
-                    self._append(uid, max(common, start), end)
+            self._turn_to(branch, named)
         self._branch, self._depth = branch, named
+
+    def _turn_to(self, branch: int, named: int) -> None:
+        """Bring path and arrays to another branch."""
+        content = self._content
+        runs = list(content.workload.tree.runs(branch, named))
+        runs.reverse()
+        path = [part for run in runs for part in self._parts(run.branch, run.start, run.end)]
+        common = common_tokens(self._path, path)
+        if common < self._depth:
+            self._cut(common)
+        for uid, start, end in path:
+            if end > common:
+                number, begin = uid % content.width, max(start, common)
+                self._cut_at = bisect_right(content.cuts[number], begin)
+                self._append(number, uid, begin, end)
+        self._cut_at = bisect_right(content.cuts[branch], named)
 
     def _parts(self, branch: int, start: int, end: int) -> list[Run]:
         """A run in scope 0 as far as it is shared, and in the playing's own behind that."""
@@ -160,22 +174,24 @@ class SessionPrompts:
             return [(branch, start, end)]
         return [(branch, start, shared), (self._base + branch, shared, end)]
 
-    def _append(self, uid: int, start: int, end: int) -> None:
-        path, content = self._path, self._content
+    def _append(self, branch: int, uid: int, start: int, end: int) -> None:
+        """Go on with a run from where the arrays end; ``_cut_at`` is the next cut on its branch."""
+        content, path = self._content, self._path
         if path and path[-1][0] == uid:
             self._path = (*path[:-1], (uid, path[-1][1], end))
         else:
             self._path = (*path, (uid, start, end))
         page, first_page = content.page_tokens, uid * content.span_pages
         append_numbers(self._pages, first_page + start // page, first_page + end // page)
-        tokens, ends_bytes = content.cuts(uid % content.width)
-        begin = bisect_right(tokens, start)
-        stop = bisect_right(tokens, end, begin)
-        if stop > begin:
-            first_token, append = uid * content.span_tokens, self._chain.append
-            for depth in tokens[begin:stop]:
-                append(first_token + depth)
-            self._ends.extend(ends_bytes[begin:stop])
+        cuts, at = content.cuts[branch], self._cut_at
+        n_cuts = len(cuts)
+        if at < n_cuts and cuts[at] <= end:
+            chain, ends, first_token = self._chain, self._ends, uid * content.span_tokens
+            while at < n_cuts and (depth := cuts[at]) <= end:
+                chain.append(first_token + depth)
+                ends.append(depth * BYTES_PER_TOKEN)
+                at += 1
+            self._cut_at = at
 
     def _cut(self, tokens: int) -> None:
         """Go back to the first ``tokens``, with new arrays: prompts of before keep the old ones."""
@@ -187,6 +203,8 @@ class SessionPrompts:
         if path and path[-1][2] > tokens:
             path = (*path[:-1], (*path[-1][:2], tokens))
         self._path = path
+        if tokens * BYTES_PER_TOKEN < self._head_bytes:
+            self._n_heads = -1
         n_segments = bisect_right(self._ends, tokens * BYTES_PER_TOKEN)
         self._pages = self._pages[: tokens // self._content.page_tokens]
         self._chain, self._ends = self._chain[:n_segments], self._ends[:n_segments]
@@ -224,13 +242,15 @@ class SessionPrompts:
 
     def _answer(self, sent: int, tokens: int) -> Depths:
         """What lies behind ``sent`` in the first ``tokens`` of the path."""
-        found: list[tuple[int, int]] = []
+        found: Depths = ()
         for uid, start, end in reversed(self._path):
             if end <= sent:
                 break
-            if (depth := min(end, tokens)) > start:
-                found.append((uid, depth))
-        return tuple(found)
+            if tokens >= end:
+                found = (*found, (uid, end))
+            elif tokens > start:
+                found = (*found, (uid, tokens))
+        return found
 
 
 def common_tokens(one: Sequence[Run], other: Sequence[Run]) -> int:
