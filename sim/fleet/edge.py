@@ -132,12 +132,7 @@ class Edge:
 
     def _send(self, exchange: Exchange, replica: SimReplica, now_s: float) -> None:
         """Submit it to the chosen replica; while one refuses, to the next."""
-        target = replica
-        while True:
-            exchange.sends += 1
-            error = self._submit(exchange, target, now_s)
-            if error is None:
-                return
+        while (error := self._submit(exchange, replica, now_s)) is not None:
             if error.http_status == _REJECTED:
                 self._finish(exchange, Outcome.REJECTED, now_s, error)
                 self._clients.rejected(exchange, now_s)
@@ -147,12 +142,13 @@ class Edge:
                 self._finish(exchange, Outcome.FAILED, now_s, error)
                 self._clients.failed(exchange, now_s, retry_after_s=None)
                 return
-            target = other
+            replica = other
 
     def _submit(
         self, exchange: Exchange, replica: SimReplica, now_s: float
     ) -> UpstreamError | None:
         """Hand it to a replica's engine; answers why that failed."""
+        exchange.sends += 1
         turn, prompt = exchange.turn, exchange.prompt
         assert prompt is not None, "only what is not over is sent"
         self._checks.sending(exchange, replica)

@@ -8,6 +8,7 @@ take the next one.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -114,6 +115,7 @@ class Lanes:
                     parent = workload.sessions[session.parent]
                     if (turn := parent.first + session.after_turn) < parent.end:
                         self._children[turn].append(number)
+        self._gaps_s = array("d", workload.turns.gap_s)
         self._decks: list[list[int]] = []
         self._played = [0] * options.n_lanes
         self._n_taken = 0
@@ -142,8 +144,12 @@ class Lanes:
         assert line.turn == turn.index, "a turn ends once"
         line.prompts.answered(turn.answer)
         line.turn = after = turn.index + 1
-        dues = self._after(line, self._children.get(turn.index), now_s)
-        if after == line.session.end:
+        children, is_last = self._children.get(turn.index), after == line.session.end
+        if children is None and not is_last and not line.n_awaited:
+            line.answered_s = now_s
+            return (self._due(line, now_s + self._gaps_s[after]),)
+        dues = self._after(line, children, now_s)
+        if is_last:
             dues.extend(self._over(line, now_s))
         if len(dues) > 1:
             dues.sort(key=_at_s)
@@ -232,7 +238,7 @@ class Lanes:
         """Since the answer before; a session's first request follows none."""
         if line.turn == line.session.first:
             return 0.0
-        return self._content.workload.turns.gap_s[line.turn]
+        return self._gaps_s[line.turn]
 
     def _due(self, line: _Line, at_s: float) -> Due:
         content, index = self._content, line.turn
@@ -242,7 +248,7 @@ class Lanes:
     def _spread_s(self) -> float:
         gaps: list[float] = []
         for session in self._content.workload.sessions:
-            gaps.extend(self._content.workload.turns.gap_s[session.first + 1 : session.end])
+            gaps.extend(self._gaps_s[session.first + 1 : session.end])
         return max(_SPREAD_S_MIN, math.fsum(gaps) / len(gaps) if gaps else 0.0)
 
 
