@@ -56,6 +56,19 @@ class Alarm:
         self._what = what
 
 
+class _Slices(dict[int, "list[Entry]"]):
+    """What falls due in slices of time to come, by their numbers; ``order`` is a heap of these."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[int] = []
+
+    def __missing__(self, number: int) -> list[Entry]:
+        heappush(self.order, number)
+        entries = self[number] = []
+        return entries
+
+
 class Kernel:
     """Events of one run in order of time; ``now_s`` and ``rank`` are those of the one in progress.
 
@@ -71,7 +84,6 @@ class Kernel:
         "_n_far",
         "_n_stale",
         "_serial",
-        "_slices",
         "n_events",
         "now_s",
         "rank",
@@ -83,8 +95,7 @@ class Kernel:
         self.n_events = 0
         self._heap: list[Entry] = []
         self._horizon_s = _SLICE_S
-        self._far: dict[int, list[Entry]] = {}
-        self._slices: list[int] = []
+        self._far = _Slices()
         self._n_far = 0
         self._serial = 0
         self._n_stale = 0
@@ -105,7 +116,8 @@ class Kernel:
         if at_s < self._horizon_s:
             heappush(self._heap, (at_s, rank, serial, do, what))
         else:
-            self._put_far((at_s, rank, serial, do, what))
+            self._n_far += 1
+            self._far[int(at_s / _SLICE_S)].append((at_s, rank, serial, do, what))
 
     def arm(self, alarm: Alarm, at_s: float | None) -> None:
         """Set when an alarm goes off next; None: not at all. Replaces what was set before.
@@ -131,7 +143,8 @@ class Kernel:
         if at_s < self._horizon_s:
             heappush(self._heap, entry)
         else:
-            self._put_far(entry)
+            self._n_far += 1
+            self._far[int(at_s / _SLICE_S)].append(entry)
 
     def halt(self) -> None:
         """End :meth:`run` after the event in progress."""
@@ -149,10 +162,12 @@ class Kernel:
         while not self._is_halted:
             if not heap and not self._next_slice(until_s):
                 break
-            if heap[0][0] > until_s:
+            entry = heappop(heap)
+            at_s, rank, _, do, what = entry
+            if at_s > until_s:
+                heappush(heap, entry)
                 break
-            at_s, self.rank, _, do, what = heappop(heap)
-            self.now_s = at_s
+            self.now_s, self.rank = at_s, rank
             n_events += 1
             if do is not None:
                 do(what)
@@ -169,22 +184,11 @@ class Kernel:
         if not self._is_halted and self.now_s < until_s < inf:
             self.now_s = until_s
 
-    def _put_far(self, entry: Entry) -> None:
-        """Keep what falls due later than the slice in progress."""
-        self._n_far += 1
-        number = int(entry[0] / _SLICE_S)
-        entries = self._far.get(number)
-        if entries is None:
-            self._far[number] = [entry]
-            heappush(self._slices, number)
-        else:
-            entries.append(entry)
-
     def _next_slice(self, until_s: float) -> bool:
         """Bring the next slice in order, the present one being over; False if none begins by ``until_s``."""
-        slices = self._slices
-        while slices and slices[0] * _SLICE_S <= until_s:
-            number = heappop(slices)
+        order = self._far.order
+        while order and order[0] * _SLICE_S <= until_s:
+            number = heappop(order)
             entries = self._far.pop(number)
             self._horizon_s = (number + 1) * _SLICE_S
             if entries:

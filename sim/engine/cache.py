@@ -7,8 +7,9 @@ SGLang's does: what was added by one call, or a part of it where another prompt 
 middle. A node that grew in place holds several. A pinned node and all above it are never evicted.
 
 Ids are not copied where that can be avoided: a node reads its own in the array of the prompt that
-added them last, and in that of the output behind it. These therefore must not change. Where most of a
-prompt is not the node's, it has a copy of its part, so that memory stays within twice what is held.
+added them last, and in that of the output behind it. What is in these therefore must not change; they
+may grow. Where most of a prompt is not the node's, it has a copy of its part, so that memory stays
+within twice what is held, and what prompts that still grow have in common.
 """
 
 from __future__ import annotations

@@ -280,11 +280,6 @@ class ReplicaModel:
             raise ValueError(
                 f"prompt of {prompt} and output of {output} tokens: each is at least 1"
             )
-        if len(request.pages) > prompt // facts.page_tokens:
-            raise ValueError(
-                f"{len(request.pages)} page ids for {prompt} prompt tokens: "
-                f"give one a full page of {facts.page_tokens}"
-            )
         if request.rid in self._scheduler.jobs:
             raise ValueError(f"request id {request.rid!r} is active: ids must differ")
         if prompt + output > facts.context_tokens_max:

@@ -32,12 +32,13 @@ class PromptTooLong(EngineError):
 
 @dataclass(slots=True)
 class EngineRequest:
-    """One generation. The model reads it and never changes it; its arrays must not change either.
+    """One generation. The model reads it and never changes it; what is in its arrays must not change.
 
     The cache keeps them instead of copies.
 
     ``pages`` holds one id a full page of the prompt. An id stands for its page *and everything
     before it*, so two prompts share an id exactly when they are equal up to the end of that page.
+    The array may go on behind the prompt, and grow: prompts that continue one another can have one.
     ``output_pages`` holds the ids of the further pages that fill up while the output is generated,
     beginning with the one that the prompt's last partial page belongs to; where it is shorter than
     what is generated, the pages without an id are not kept.

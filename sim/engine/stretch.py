@@ -111,9 +111,9 @@ class Job:
         self.priced_pages = self.priced_version = self.sorted_version = -1
         request = self.request
         self.fill_tokens = request.prompt_tokens + self.tokens
-        pages = request.pages
-        if len(pages) == request.prompt_tokens // page_tokens:
-            pages = (pages + request.output_pages)[: self.fill_tokens // page_tokens]
+        pages, n_pages = request.pages, request.prompt_tokens // page_tokens
+        if len(pages) >= n_pages:
+            pages = (pages[:n_pages] + request.output_pages)[: self.fill_tokens // page_tokens]
         return pages, min(len(pages), (self.fill_tokens - 1) // page_tokens)
 
     def tokens_after(self, steps: int) -> int:

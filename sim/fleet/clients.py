@@ -55,7 +55,7 @@ class Clients:
     ) -> None:
         self._kernel = kernel
         self._play = play
-        self._recording = recording
+        self._recording, self._rows = recording, recording.rows
         self._checks = checks
         self._doors = doors
         self._dice = dice
@@ -79,18 +79,25 @@ class Clients:
 
     # What the edge tells
 
-    def waited_s(self, exchange: Exchange, now_s: float) -> float:
-        """From the client's first try until what leaves the router now is with the client."""
-        return now_s + HOP_S - exchange.due_s
-
-    def began(self, exchange: Exchange) -> None:
-        """The first token of a turn, in whichever try."""
+    def waits_no_longer(self, exchange: Exchange) -> None:
+        """The first token of a turn came, in whichever try, or never will."""
         if exchange.is_measured:
-            self._one_less_waits()
+            self.waiting -= 1
+            if not self.waiting and self._recording.is_closed:
+                self._kernel.halt()
 
-    def answered(self, exchange: Exchange, now_s: float) -> None:
-        """The turn is done."""
-        self._over(exchange, now_s)
+    def over(self, exchange: Exchange, now_s: float) -> None:
+        """A turn has ended, in whatever way: the session goes on."""
+        self._checks.over(exchange)
+        exchange.is_over = True
+        exchange.prompt = exchange.ticket = None
+        del self.unfinished[exchange.row]
+        dues = self._play.ended(exchange.turn, now_s + HOP_S)
+        for due in dues:
+            self._kernel.at(due.at_s + HOP_S, _ARRIVAL, self._arrive, due)
+        self.open = n_open = self.open + len(dues) - 1
+        if not n_open:
+            self._kernel.halt()
 
     def rejected(self, exchange: Exchange, now_s: float) -> None:
         """The turn is impossible: it is given up."""
@@ -126,7 +133,7 @@ class Clients:
         due_s, turn = due
         prompt = self._play.prompt(turn)
         exchange = Exchange(turn, due_s, prompt)
-        exchange.row = row = self._recording.sent(
+        exchange.row = row = self._rows.add(
             due_s, turn.prompt_tokens, turn.output_tokens, prompt.ceiling_tokens
         )
         if self._from_s <= due_s < self._until_s:
@@ -137,9 +144,12 @@ class Clients:
         self._try(exchange)
 
     def _try(self, exchange: Exchange) -> None:
-        door = self._door(exchange.turn.session_key)
+        doors, edge = self._doors, self.edge
+        if len(doors) == 1:
+            door = doors[0] if doors[0].is_open else None
+        else:
+            door = self._door(exchange.turn.session_key)
         exchange.door = door
-        edge = self.edge
         assert edge is not None, "clients start with an edge"
         if door is None:
             self.failed(exchange, self._kernel.now_s, retry_after_s=None)
@@ -147,10 +157,8 @@ class Clients:
             edge.start(exchange)
 
     def _door(self, session_key: str) -> Door | None:
-        """Which router a session's request goes to; None if there is none."""
+        """Which of several routers a session's request goes to; None if there is none."""
         doors = self._doors
-        if len(doors) == 1:
-            return doors[0] if doors[0].is_open else None
         if self._is_spread_by_session:
             route = self._routes.get(session_key)
             if route is None:
@@ -164,25 +172,6 @@ class Clients:
 
     def _give_up(self, exchange: Exchange, now_s: float) -> None:
         self._recording.gave_up(exchange.row)
-        if exchange.is_measured and not exchange.has_token:
-            self._one_less_waits()
-        self._over(exchange, now_s)
-
-    def _one_less_waits(self) -> None:
-        self.waiting -= 1
-        if not self.waiting and self._recording.is_closed:
-            self._kernel.halt()
-
-    def _over(self, exchange: Exchange, now_s: float) -> None:
-        """A turn has ended, in whatever way: the session goes on."""
-        self._checks.over(exchange)
-        exchange.is_over = True
-        exchange.prompt = exchange.ticket = None
-        del self.unfinished[exchange.row]
-        kernel = self._kernel
-        dues = self._play.ended(exchange.turn, now_s + HOP_S)
-        self.open += len(dues) - 1
-        for due in dues:
-            kernel.at(due.at_s + HOP_S, _ARRIVAL, self._arrive, due)
-        if not self.open:
-            kernel.halt()
+        if not exchange.has_token:
+            self.waits_no_longer(exchange)
+        self.over(exchange, now_s)

@@ -246,7 +246,7 @@ class FleetRun:
         unfinished = list(clients.unfinished.values())
         for exchange in unfinished:
             if not exchange.has_token:
-                self.recording.rows.ttft_s[exchange.row] = clients.waited_s(exchange, now_s)
+                self.recording.rows.ttft_s[exchange.row] = exchange.waited_s(now_s)
             if exchange.held is not None and exchange.door is not None:
                 self.edge.cancel(exchange)
                 exchange.door.finish(exchange, Outcome.CLIENT_GONE, now_s)

@@ -8,7 +8,6 @@ out: the live edge also ends a stream that brings nothing for 300 s; here it goe
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from router.dialect.base import Usage
@@ -68,7 +67,7 @@ class Edge:
         self._asked_tokens = asked_tokens
         self._has_priorities = has_priorities
         self._serial = 0
-        self._deadlines: deque[tuple[float, SimReplica, str]] = deque()
+        self._deadlines: dict[str, tuple[float, SimReplica]] = {}
         self._timer = Alarm(_ARRIVAL, self._time_out, None)
         self._is_timing = False
 
@@ -133,12 +132,7 @@ class Edge:
 
     def _send(self, exchange: Exchange, replica: SimReplica, now_s: float) -> None:
         """Submit it to the chosen replica; while one refuses, to the next."""
-        target = replica
-        while True:
-            exchange.sends += 1
-            error = self._submit(exchange, target, now_s)
-            if error is None:
-                return
+        while (error := self._submit(exchange, replica, now_s)) is not None:
             if error.http_status == _REJECTED:
                 self._finish(exchange, Outcome.REJECTED, now_s, error)
                 self._clients.rejected(exchange, now_s)
@@ -148,12 +142,13 @@ class Edge:
                 self._finish(exchange, Outcome.FAILED, now_s, error)
                 self._clients.failed(exchange, now_s, retry_after_s=None)
                 return
-            target = other
+            replica = other
 
     def _submit(
         self, exchange: Exchange, replica: SimReplica, now_s: float
     ) -> UpstreamError | None:
         """Hand it to a replica's engine; answers why that failed."""
+        exchange.sends += 1
         turn, prompt = exchange.turn, exchange.prompt
         assert prompt is not None, "only what is not over is sent"
         self._checks.sending(exchange, replica)
@@ -162,14 +157,15 @@ class Edge:
             return ConnectFailed("connect-failed", f"{replica.replica_id} refused the connection")
         self._serial += 1
         rid = str(self._serial)
+        output_tokens, asked_tokens = turn.output_tokens, self._asked_tokens
         request = EngineRequest(
             rid,
             turn.prompt_tokens,
-            turn.output_tokens,
+            output_tokens,
             prompt.pages,
             prompt.output_pages,
             exchange.priority,
-            max(turn.output_tokens, self._asked_tokens),
+            max(asked_tokens, output_tokens),
         )
         try:
             replica.model.submit(request, now_s)
@@ -183,7 +179,7 @@ class Edge:
         exchange.replica = replica
         self._recording.inflight(replica.index, 1, now_s)
         self._kernel.arm(replica.alarm, replica.model.next_at())
-        self._deadlines.append((now_s + FIRST_EVENT_S, replica, rid))
+        self._deadlines[rid] = (now_s + FIRST_EVENT_S, replica)
         if not self._is_timing:
             self._is_timing = True
             self._kernel.arm(self._timer, now_s + FIRST_EVENT_S)
@@ -215,8 +211,10 @@ class Edge:
 
     def _began(self, replica: SimReplica, event: Began, now_s: float) -> None:
         """The first token of a try."""
-        exchange = replica.exchanges.get(event.rid)
+        rid = event.rid
+        exchange = replica.exchanges.get(rid)
         self._checks.began(replica, exchange, event)
+        self._deadlines.pop(rid, None)
         replica.cached_tokens += event.cached_tokens
         if exchange is None:
             return
@@ -229,12 +227,12 @@ class Edge:
             exchange.has_token = True
             self._recording.began(
                 exchange.row,
-                self._clients.waited_s(exchange, now_s),
+                exchange.waited_s(now_s),
                 event.cached_tokens,
                 event.host_tokens,
                 replica.index,
             )
-            self._clients.began(exchange)
+            self._clients.waits_no_longer(exchange)
 
     def _ended(self, replica: SimReplica, event: Ended, now_s: float) -> None:
         """The last event of a try; of one that was cancelled nobody wants to know."""
@@ -247,12 +245,14 @@ class Edge:
         if event.reason is not _STOP:
             self._aborted(exchange, replica, now_s)
             return
-        turn, began_s = exchange.turn, exchange.began_s
+        door, began_s = exchange.door, exchange.began_s
+        assert door is not None, "a turn comes through a door"
         assert began_s is not None, "an answer begins before it ends"
-        usage = Usage(turn.prompt_tokens, event.output_tokens, exchange.cached_tokens)
-        self._finish(exchange, _DONE, now_s, None, usage)
+        usage = Usage(exchange.turn.prompt_tokens, event.output_tokens, exchange.cached_tokens)
+        door.finish(exchange, _DONE, now_s, usage=usage)
+        self._checks.finished(exchange)
         self._recording.answered(exchange.row, now_s - began_s)
-        self._clients.answered(exchange, now_s)
+        self._clients.over(exchange, now_s)
 
     def _aborted(self, exchange: Exchange, replica: SimReplica, now_s: float) -> None:
         """The engine itself ended it, for another request's sake: an error event, status 503."""
@@ -284,31 +284,23 @@ class Edge:
         now_s = self._kernel.now_s
         deadlines = self._deadlines
         while deadlines:
-            at_s, replica, rid = deadlines[0]
+            rid, (at_s, replica) = next(iter(deadlines.items()))
             exchange = replica.exchanges.get(rid)
-            if exchange is None or exchange.began_s is not None:
-                deadlines.popleft()
-            elif at_s > now_s:
+            if exchange is not None and at_s > now_s:
+                self._kernel.arm(self._timer, at_s)
                 break
-            else:
-                deadlines.popleft()
+            del deadlines[rid]
+            if exchange is not None:
                 self.cancel(exchange)
                 what = f"No answer from {replica.replica_id} in {FIRST_EVENT_S:g} s."
                 self._fail(exchange, FirstEventTimeout("first-event-timeout", what), now_s)
         self._is_timing = bool(deadlines)
-        if deadlines:
-            self._kernel.arm(self._timer, deadlines[0][0])
 
     def _finish(
-        self,
-        exchange: Exchange,
-        outcome: Outcome,
-        now_s: float,
-        error: UpstreamError | None,
-        usage: Usage | None = None,
+        self, exchange: Exchange, outcome: Outcome, now_s: float, error: UpstreamError
     ) -> None:
-        """The try is over for its router."""
+        """The try has failed for its router."""
         door = exchange.door
         assert door is not None, "a turn comes through a door"
-        door.finish(exchange, outcome, now_s, usage=usage, error=error)
+        door.finish(exchange, outcome, now_s, error=error)
         self._checks.finished(exchange)

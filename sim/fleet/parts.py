@@ -182,6 +182,10 @@ class Exchange:
         self.ticket: Ticket | None = None
         self.tried: Sequence[SimReplica] = ()
 
+    def waited_s(self, now_s: float) -> float:
+        """From the client's first try until what leaves the router now is with the client."""
+        return now_s + HOP_S - self.due_s
+
 
 class Door(Protocol):
     """What stands between clients and replicas: a router with its core, or the reference's exact knowledge."""
@@ -250,13 +254,10 @@ class Door(Protocol):
 class ClientSide(Protocol):
     """What the edge tells the clients."""
 
-    def waited_s(self, exchange: Exchange, now_s: float) -> float:
-        """From the client's first try until what leaves the router now is with the client."""
-
-    def began(self, exchange: Exchange) -> None:
+    def waits_no_longer(self, exchange: Exchange) -> None:
         """The first token of a turn, in whichever try, left the router."""
 
-    def answered(self, exchange: Exchange, now_s: float) -> None:
+    def over(self, exchange: Exchange, now_s: float) -> None:
         """The whole answer left the router."""
 
     def failed(self, exchange: Exchange, now_s: float, *, retry_after_s: float | None) -> None:

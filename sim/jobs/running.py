@@ -12,12 +12,13 @@ from sim.fleet.driver import simulate
 from sim.fleet.reference import simulate_reference
 from sim.scenario.errors import ScenarioError
 from sim.scenario.facts import facts_of, lanes_of
-from sim.workload.play.building import build, load
+from sim.workload.play.building import build, load, places_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sim.scenario.model import Scenario, WorkloadSpec
+    from sim.scenario.model import Scenario
+    from sim.workload.play.content import Content
     from sim.workload.play.turns import Play
     from sim.workload.traces.model import RecordedWorkload
 
@@ -53,9 +54,11 @@ class Done(NamedTuple):
     load_s: float
 
 
-class _Loaded(NamedTuple):
+@dataclass(slots=True)
+class _Loaded:
     key: str
     workload: RecordedWorkload
+    content: Content | None = None
 
 
 _last: list[_Loaded] = []
@@ -72,20 +75,11 @@ def run_job(job: Job) -> Done:
     """
     scenario = job.scenario
     began_s = time.perf_counter()
-    workload = _loaded(scenario.workload, scenario.seed)
+    content = _loaded(scenario)
     load_s = time.perf_counter() - began_s
 
     def make_play() -> Play:
-        try:
-            return build(
-                scenario.workload,
-                workload,
-                n_lanes=lanes_of(scenario),
-                seed=scenario.seed,
-                page_tokens=facts_of(scenario.fleet[0]).page_tokens,
-            )
-        except ValueError as failure:
-            raise ScenarioError(f"{scenario.name}: workload: {failure}") from failure
+        return build(scenario.workload, content, n_lanes=lanes_of(scenario), seed=scenario.seed)
 
     with _rare_collections():
         began_s = time.perf_counter()
@@ -97,13 +91,23 @@ def run_job(job: Job) -> Done:
     return Done({**result.timed(wall_s).to_plain(), "load_s": load_s}, load_s)
 
 
-def _loaded(spec: WorkloadSpec, seed: int) -> RecordedWorkload:
-    """The traffic of ``spec``; how many lanes play it does not matter to it."""
+def _loaded(scenario: Scenario) -> Content:
+    """The traffic of a scenario and its places; how many lanes play it does not matter to it."""
+    spec, seed = scenario.workload, scenario.seed
     key = repr((replace(spec, sessions_in_all=None, sessions_per_replica=1.0), seed))
     if not _last or _last[0].key != key:
         _last[:] = []
         _last[:] = [_Loaded(key, load(spec, seed))]
-    return _last[0].workload
+    loaded = _last[0]
+    content, page_tokens = loaded.content, facts_of(scenario.fleet[0]).page_tokens
+    if content is None or content.page_tokens != page_tokens:
+        loaded.content = None
+        try:
+            content = places_of(spec, loaded.workload, page_tokens=page_tokens)
+        except ValueError as failure:
+            raise ScenarioError(f"{scenario.name}: workload: {failure}") from failure
+        loaded.content = content
+    return content
 
 
 @contextmanager

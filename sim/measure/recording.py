@@ -52,12 +52,13 @@ class Rows:
         self.due_s = array("d")
         self.ttft_s = array("d")
         self.decode_s = array("d")
-        self.prompt_tokens = array("q")
-        self.output_tokens = array("q")
-        self.ceiling_tokens = array("q")
+        # Elements of type "I" are set in half the time of "q", whose argument is parsed.
+        self.prompt_tokens = array("I")
+        self.output_tokens = array("I")
+        self.ceiling_tokens = array("I")
         self.cached_tokens = array("q")
-        self.host_tokens = array("q")
-        self.predicted_tokens = array("q")
+        self.host_tokens = array("I")
+        self.predicted_tokens = array("I")
         self.state = array("b")
 
     def __len__(self) -> int:
@@ -75,7 +76,7 @@ class Rows:
                 times.extend(array("d", [nan]) * _ROWS)
             self.cached_tokens.extend(array("q", [-1]) * _ROWS)
             for counts in (self.host_tokens, self.predicted_tokens):
-                counts.extend(array("q", [0]) * _ROWS)
+                counts.extend(array("I", [0]) * _ROWS)
             self.state.extend(array("b", [OPEN]) * _ROWS)
         return row
 
@@ -105,6 +106,23 @@ class Buckets:
         self.used = self.used[1::2]
 
 
+class _Tally:
+    """One replica: its requests in flight, since when, and its sums in the bucket in progress."""
+
+    __slots__ = ("area", "cached", "inflight", "is_serving", "prompt", "served_s", "since_s")
+
+    def __init__(self, since_s: float) -> None:
+        self.inflight = 0
+        self.is_serving = False
+        self.since_s = since_s
+        self.start()
+
+    def start(self) -> None:
+        """A bucket begins."""
+        self.area = self.served_s = 0.0
+        self.cached = self.prompt = 0
+
+
 class Recording:
     """What is known of a run so far. ``window`` figures count from :meth:`begin` to :meth:`close`.
 
@@ -126,24 +144,13 @@ class Recording:
         self.is_closed = False
         self.spread_s: list[float] = []
         self._used_ratio = used_ratio
-        self._n: list[int] = []
-        self._serves: list[bool] = []
-        self._since_s: list[float] = []
-        self._area: list[float] = []
-        self._served_s: list[float] = []
-        self._cached: list[int] = []
-        self._prompt: list[int] = []
+        self._replicas: list[_Tally] = []
         self._bucket_end_s = bucket_s
         self._last_s = 0.0
         self._gpus = 0
         self._serving = self._total = self._squares = 0
-        self._mean = self._variance = 0.0
 
-    # Requests
-
-    def sent(self, due_s: float, prompt_tokens: int, output_tokens: int, ceiling: int) -> int:
-        """A request was sent for the first time; answers its row."""
-        return self.rows.add(due_s, prompt_tokens, output_tokens, ceiling)
+    # Requests: :meth:`Rows.add` is called when one is sent for the first time
 
     def decided(self, row: int, reason: str, predicted_tokens: int) -> None:
         """A router placed it for the first time in this try."""
@@ -165,8 +172,9 @@ class Recording:
         rows.ttft_s[row] = ttft_s
         rows.cached_tokens[row] = cached
         rows.host_tokens[row] = host
-        self._cached[replica] += cached
-        self._prompt[replica] += rows.prompt_tokens[row]
+        tally = self._replicas[replica]
+        tally.cached += cached
+        tally.prompt += rows.prompt_tokens[row]
 
     def answered(self, row: int, decode_s: float) -> None:
         """It was answered whole, ``decode_s`` after its first token."""
@@ -191,13 +199,8 @@ class Recording:
         """One more replica, not in service yet; answers its number."""
         self._pass(now_s)
         self._gpus += gpus
-        for column in (self._area, self._served_s):
-            column.append(0.0)
-        for counts in (self._n, self._cached, self._prompt):
-            counts.append(0)
-        self._serves.append(False)
-        self._since_s.append(now_s)
-        return len(self._n) - 1
+        self._replicas.append(_Tally(now_s))
+        return len(self._replicas) - 1
 
     def left(self, gpus: int, now_s: float) -> None:
         """A replica is no more."""
@@ -206,55 +209,42 @@ class Recording:
 
     def serves(self, replica: int, now_s: float, *, is_serving: bool) -> None:
         """A replica comes into service, or goes out of it; in-flight figures are of those in service."""
-        if self._serves[replica] is is_serving:
+        tally = self._replicas[replica]
+        if tally.is_serving is is_serving:
             return
         self._pass(now_s)
-        self._settle(replica, now_s)
-        self._serves[replica] = is_serving
-        n = self._n[replica]
+        self._settle(tally, now_s)
+        tally.is_serving = is_serving
         sign = 1 if is_serving else -1
         self._serving += sign
-        self._total += sign * n
-        self._squares += sign * n * n
-        serving = self._serving
-        self._mean = mean = self._total / serving if serving else 0.0
-        self._variance = self._squares / serving - mean * mean if serving else 0.0
+        self._total += sign * tally.inflight
+        self._squares += sign * tally.inflight * tally.inflight
 
     def inflight(self, replica: int, change: int, now_s: float) -> None:
         """Requests in flight at a replica became more or fewer."""
-        n = self._n[replica]
-        if self.is_closed:
-            self._n[replica] = n + change
-            return
-        if now_s >= self._bucket_end_s:
-            self._roll(now_s)
-        passed_s = now_s - self._last_s
-        if passed_s > 0.0:
-            self._last_s = now_s
-            self.mean_area += self._mean * passed_s
-            self.variance_area += self._variance * passed_s
-            self.gpu_s += self._gpus * passed_s
-        if self._since_s[replica] < now_s:
-            self._settle(replica, now_s)
-        self._n[replica] = n + change
-        serving = self._serving
-        if self._serves[replica]:
-            self._total += change
-            self._squares += change * (2 * n + change)
-            self._mean = mean = self._total / serving
-            self._variance = self._squares / serving - mean * mean
+        tally = self._replicas[replica]
+        n = tally.inflight
+        if not self.is_closed:
+            if now_s > self._last_s:
+                self._pass(now_s)
+            if tally.is_serving:
+                if now_s > tally.since_s:
+                    self._settle(tally, now_s)
+                self._total += change
+                self._squares += change * (2 * n + change)
+        tally.inflight = n + change
 
     def inflight_of(self, replica: int) -> int:
         """Requests in flight at a replica now."""
-        return self._n[replica]
+        return self._replicas[replica].inflight
 
     # The window
 
     def begin(self, now_s: float, moves: int) -> None:
         """Warm-up is over: what is measured counts from here on."""
         self._pass(now_s)
-        for replica in range(len(self._n)):
-            self._settle(replica, now_s)
+        for tally in self._replicas:
+            self._settle(tally, now_s)
         self.is_measuring = self.has_begun = True
         self.began_s = now_s
         self.mean_area = self.variance_area = self.gpu_s = 0.0
@@ -264,8 +254,8 @@ class Recording:
     def close(self, now_s: float, moves: int) -> None:
         """The window ends; rows already sent may still be filled in."""
         self._pass(now_s)
-        for replica in range(len(self._n)):
-            self._settle(replica, now_s)
+        for tally in self._replicas:
+            self._settle(tally, now_s)
         bucket_start_s = len(self.buckets) * self.buckets.width_s
         if now_s > bucket_start_s:
             self._store()
@@ -283,49 +273,51 @@ class Recording:
         passed_s = now_s - self._last_s
         if passed_s > 0.0:
             self._last_s = now_s
-            self.mean_area += self._mean * passed_s
-            self.variance_area += self._variance * passed_s
-            self.gpu_s += self._gpus * passed_s
+            if self.is_measuring:
+                self.gpu_s += self._gpus * passed_s
+                if serving := self._serving:
+                    mean = self._total / serving
+                    self.mean_area += mean * passed_s
+                    self.variance_area += (self._squares / serving - mean * mean) * passed_s
 
     def _roll(self, now_s: float) -> None:
         """Close the buckets that end by now."""
         while now_s >= self._bucket_end_s:
             end_s = self._bucket_end_s
-            for replica in range(len(self._n)):
-                self._settle(replica, end_s)
+            for tally in self._replicas:
+                self._settle(tally, end_s)
             self._store()
             if len(self.buckets) == BUCKETS_MAX:
                 self.buckets.merge()
             self._bucket_end_s = (len(self.buckets) + 1) * self.buckets.width_s
 
-    def _settle(self, replica: int, now_s: float) -> None:
+    def _settle(self, tally: _Tally, now_s: float) -> None:
         """Count a replica's time since its last change."""
-        passed_s = now_s - self._since_s[replica]
+        passed_s = now_s - tally.since_s
         if passed_s <= 0.0:
             return
-        self._since_s[replica] = now_s
-        if not self._serves[replica]:
-            return
-        n = self._n[replica]
-        self._served_s[replica] += passed_s
-        self._area[replica] += n * passed_s
-        if self.is_measuring:
-            spread = self.spread_s
-            while len(spread) <= n:
-                spread.append(0.0)
-            spread[n] += passed_s
+        tally.since_s = now_s
+        if tally.is_serving:
+            n = tally.inflight
+            tally.served_s += passed_s
+            tally.area += n * passed_s
+            if self.is_measuring:
+                spread = self.spread_s
+                while len(spread) <= n:
+                    spread.append(0.0)
+                spread[n] += passed_s
 
     def _store(self) -> None:
         """Close the bucket in progress."""
-        buckets = self.buckets
-        n = len(self._n)
-        buckets.area.append(self._area)
-        buckets.served_s.append(self._served_s)
-        buckets.cached.append(self._cached)
-        buckets.prompt.append(self._prompt)
-        buckets.used.append([self._used_ratio(i) for i in range(min(n, TOLD_REPLICAS))])
-        self._area, self._served_s = [0.0] * n, [0.0] * n
-        self._cached, self._prompt = [0] * n, [0] * n
+        buckets, tallies = self.buckets, self._replicas
+        buckets.area.append([tally.area for tally in tallies])
+        buckets.served_s.append([tally.served_s for tally in tallies])
+        buckets.cached.append([tally.cached for tally in tallies])
+        buckets.prompt.append([tally.prompt for tally in tallies])
+        n_told = min(len(tallies), TOLD_REPLICAS)
+        buckets.used.append([self._used_ratio(number) for number in range(n_told)])
+        for tally in tallies:
+            tally.start()
 
 
 def _added(a: list[float], b: list[float]) -> list[float]:

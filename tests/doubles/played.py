@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from sim.workload.traces.builder import Traits, WorkloadBuilder
@@ -20,11 +21,12 @@ BLOCK = 24
 
 
 class Sent(NamedTuple):
-    """A request that was sent."""
+    """A request that was sent; its prompt has ``pages`` of its own, cut out of ``path_pages``."""
 
     at_s: float
     turn: PlayedTurn
     prompt: PlayedPrompt
+    path_pages: array[int]
 
     @property
     def lane(self) -> int:
@@ -44,6 +46,7 @@ def play_all(
     play: Play,
     took_s: Callable[[PlayedTurn], float] = lambda _: 1.0,
     *,
+    page_tokens: int = 16,
     n_max: int = 10_000,
     on_ended: Callable[[Sent], None] = lambda _: None,
 ) -> Iterator[Sent]:
@@ -59,7 +62,9 @@ def play_all(
     while waiting and n_max:
         now_s, _, turn, sent = heapq.heappop(waiting)
         if sent is None:
-            sent = Sent(now_s, turn, play.prompt(turn))
+            prompt = play.prompt(turn)
+            pages = prompt.pages[: turn.prompt_tokens // page_tokens]
+            sent = Sent(now_s, turn, replace(prompt, pages=pages), prompt.pages)
             n_max -= 1
             yield sent
             heapq.heappush(waiting, (now_s + took_s(turn), serial, turn, sent))

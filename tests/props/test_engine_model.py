@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -59,7 +59,10 @@ rules = st.builds(
 
 
 class Course:
-    """Runs acts on a model, asking it ``1 + extra_looks`` times between any two."""
+    """Runs acts on a model, asking it ``1 + extra_looks`` times between any two.
+
+    ``is_growing``: all prompts of a session have one array, which grows.
+    """
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Course:
         host_capacity_tokens: int,
         rules: EngineRules | None = None,
         shared: SharedPrefixes | None = None,
+        is_growing: bool = False,
     ) -> None:
         facts = replace(FACTS, host_capacity_tokens=host_capacity_tokens)
         dice = None if seed is None else Random(seed)
@@ -80,6 +84,9 @@ class Course:
         self.events: list[Event] = []
         self.refused: list[str] = []
         self.sizes = Counter[int]()
+        self.paths: defaultdict[int, array[int]] | None = None
+        if is_growing:
+            self.paths = defaultdict(lambda: array("Q"))
         self.now_s = 0.0
 
     def run(self, course: list[Act]) -> None:
@@ -128,6 +135,9 @@ class Course:
         ids = [i if i < 3 else ((act.session + 1) << 32) + i for i in range(last)]
         first = size // PAGE
         pages, output_pages = array("Q", ids[:first]), array("Q", ids[first:])
+        if self.paths is not None:
+            pages = self.paths[act.session]
+            pages.extend(ids[len(pages) :])
         asked = act.output_tokens * (1 + act.grown_tokens % 3)
         return EngineRequest(
             rid,
@@ -174,6 +184,7 @@ def test_invariants_hold_and_looking_changes_nothing(  # noqa: PLR0917 - hypothe
             host_capacity_tokens=host_capacity_tokens,
             rules=rules,
             shared=SharedPrefixes() if is_shared else None,
+            is_growing=looks > 0,
         )
         for looks in (0, extra_looks)
     )

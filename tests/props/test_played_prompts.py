@@ -133,6 +133,7 @@ def test_ids_are_equal_where_tokens_are(
     for one in play_all(
         play,
         lambda _: dice.uniform(0.1, 20.0),
+        page_tokens=PAGE,
         n_max=24,
         on_ended=lambda one: known.update(one.prompt.output_pages),
     ):
@@ -150,6 +151,8 @@ def test_ids_are_equal_where_tokens_are(
         known.update(prompt.pages)
         sent.append((one, tokens))
     for index, (one, tokens) in enumerate(sent):
+        pages = one.prompt.pages
+        assert one.path_pages[: len(pages)] == pages, "what is in the array does not change"
         for other, other_tokens in sent[:index]:
             check_pair(one, other, UNIT * common(tokens, other_tokens))
 
@@ -173,7 +176,7 @@ def test_a_turn_that_continues_is_seen_to(sessions: list[Drawn], seed: int) -> N
         Content(workload_of(sessions, block=BLOCK), PAGE, Sharing()),
         LaneOptions(1, seed, is_once=True),
     )
-    by_turn = {one.turn.output_tokens - 1: one for one in play_all(play)}
+    by_turn = {one.turn.output_tokens - 1: one for one in play_all(play, page_tokens=PAGE)}
     first = 0
     for session in sessions:
         for step, (row, after) in enumerate(pairwise(session.rows)):

@@ -107,15 +107,8 @@ def load(
     return replace(cut, turns=replace(cut.turns, output_tokens=read_only(outputs)))
 
 
-def build(
-    spec: Traffic,
-    workload: RecordedWorkload,
-    *,
-    n_lanes: int,
-    seed: int,
-    page_tokens: int,
-) -> Play:
-    """What ``load`` answered, as a play; in closed loop on ``n_lanes`` lanes.
+def places_of(spec: Traffic, workload: RecordedWorkload, *, page_tokens: int) -> Content:
+    """Where the prompts of what ``load`` answered lie; every play of the traffic can have it.
 
     The engine's pages have ``page_tokens`` each.
 
@@ -128,8 +121,13 @@ def build(
                 f"sessions of {workload.format!r} traffic have no common clock, so it has no open loop; "
                 f'use pace = "closed"'
             )
-        content = Content(workload, page_tokens, Sharing(is_whole=True))
+        return Content(workload, page_tokens, Sharing(is_whole=True))
+    return Content(workload, page_tokens, Sharing(has_heads=spec.has_shared_heads))
+
+
+def build(spec: Traffic, content: Content, *, n_lanes: int, seed: int) -> Play:
+    """What ``places_of`` answered, as a play; in closed loop on ``n_lanes`` lanes."""
+    if spec.pace == _OPEN:
         return OpenLoop(content, rate_factor=spec.rate_factor)
-    content = Content(workload, page_tokens, Sharing(has_heads=spec.has_shared_heads))
     options = LaneOptions(n_lanes, seed, is_from_middle=spec.start == _MIDDLE, is_once=spec.is_once)
     return Lanes(content, options)

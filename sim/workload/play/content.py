@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from sim.workload.figures.order import roots
 from sim.workload.traces.tree import ROOT
@@ -27,13 +27,6 @@ if TYPE_CHECKING:
 SEGMENT_TOKENS: Final = 1_024
 """The router's segments of 4 KB, at four canonical bytes a token."""
 BYTES_PER_TOKEN: Final = 4
-
-
-class Cuts(NamedTuple):
-    """Where segments of the router end on a branch, in order: how deep in tokens, and in bytes."""
-
-    tokens: array[int]
-    ends_bytes: array[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +47,9 @@ class Content:
     Columns of its turns are here as arrays, which are read in half the time that views of them are.
     ``covered_tokens`` by turn: how much of the prompt has a place. That is its named part, and what
     is behind it as far as the session's next turn goes on from there (``goes_on``) and names it.
+    ``cuts`` by branch: where segments of the router end, in tokens and in order. Prompts that have a branch in common have
+    these in common: where some prompt ends, where tools and system prompt end, and a segment's size
+    apart in between.
     """
 
     def __init__(self, workload: RecordedWorkload, page_tokens: int, sharing: Sharing) -> None:
@@ -74,7 +70,9 @@ class Content:
         for session in workload.sessions:
             self._place_ends(session.first, session.end)
         self._place_heads()
-        self._cuts: dict[int, Cuts] = {ROOT: Cuts(array("Q"), array("I"))}
+        self.cuts: list[array[int]] = []
+        for branch in range(self.n_branches):
+            self.cuts.append(self._cut(branch))
         self.shared_tokens = self._shared(sharing)
 
     def head_tokens(self, session: int) -> int:
@@ -82,24 +80,8 @@ class Content:
         tokens = self.workload.sessions[session].head_tokens
         return tokens - tokens % (self.workload.block_tokens or 1)
 
-    def cuts(self, branch: int) -> Cuts:
-        """Where segments of the router end on a branch.
-
-        Prompts that have a branch in common have these in common: where some prompt ends, where
-        tools and system prompt end, and a segment's size apart in between.
-        """
-        found = self._cuts.get(branch)
-        if found is not None:
-            return found
-        tree = self.workload.tree
-        missing = [branch]
-        while (above := tree.parents[missing[-1]]) not in self._cuts:
-            missing.append(above)
-        for number in reversed(missing):
-            self._cuts[number] = self._cut(number)
-        return self._cuts[branch]
-
-    def _cut(self, branch: int) -> Cuts:
+    def _cut(self, branch: int) -> array[int]:
+        """A branch's; those of the branches above it are there."""
         tree = self.workload.tree
         fork, end = tree.fork_tokens[branch], tree.end_tokens[branch]
         before = self._last_cut(tree.parents[branch], fork)
@@ -110,13 +92,13 @@ class Content:
             cuts.extend(range(before + SEGMENT_TOKENS, mark, SEGMENT_TOKENS))
             cuts.append(mark)
             before = mark
-        return Cuts(cuts, array("I", [depth * BYTES_PER_TOKEN for depth in cuts]))
+        return cuts
 
     def _last_cut(self, branch: int, tokens: int) -> int:
         """The deepest end of a segment that is at most ``tokens`` deep, going up from ``branch``."""
         tree = self.workload.tree
         while branch != ROOT:
-            cuts = self._cuts[branch].tokens
+            cuts = self.cuts[branch]
             if (n := bisect_right(cuts, tokens)) > 0:
                 return cuts[n - 1]
             branch, tokens = tree.parents[branch], tree.fork_tokens[branch]

@@ -8,6 +8,7 @@ take the next one.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -104,10 +105,17 @@ class Lanes:
             if session.parent == NO_PARENT and session.first < session.end
         ]
         assert self._roots, "no session to play"
-        self._children: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        self._first_children: defaultdict[int, list[int]] = defaultdict(list)
+        self._children: defaultdict[int, list[int]] = defaultdict(list)
         for number, session in enumerate(workload.sessions):
             if session.parent != NO_PARENT and session.first < session.end:
-                self._children[session.parent, session.after_turn].append(number)
+                if session.after_turn < 0:
+                    self._first_children[session.parent].append(number)
+                else:
+                    parent = workload.sessions[session.parent]
+                    if (turn := parent.first + session.after_turn) < parent.end:
+                        self._children[turn].append(number)
+        self._gaps_s = array("d", workload.turns.gap_s)
         self._decks: list[list[int]] = []
         self._played = [0] * options.n_lanes
         self._n_taken = 0
@@ -135,9 +143,13 @@ class Lanes:
         line = turn.line
         assert line.turn == turn.index, "a turn ends once"
         line.prompts.answered(turn.answer)
-        line.turn += 1
-        dues = self._after(line, turn.index - line.session.first, now_s)
-        if line.turn == line.session.end:
+        line.turn = after = turn.index + 1
+        children, is_last = self._children.get(turn.index), after == line.session.end
+        if children is None and not is_last and not line.n_awaited:
+            line.answered_s = now_s
+            return (self._due(line, now_s + self._gaps_s[after]),)
+        dues = self._after(line, children, now_s)
+        if is_last:
             dues.extend(self._over(line, now_s))
         if len(dues) > 1:
             dues.sort(key=_at_s)
@@ -157,7 +169,7 @@ class Lanes:
             if skipped := int(share * (session.end - session.first)):
                 line.turn += skipped
                 return [self._due(line, now_s)]
-        return self._after(line, -1, now_s)
+        return self._after(line, self._first_children.get(number), now_s)
 
     def _next_root(self, lane: int, serial: int) -> int | None:
         """The session that a lane plays next, dealt from decks that are shuffled anew each time."""
@@ -183,11 +195,10 @@ class Lanes:
         )
         return _Line(playing, number, session, key, kind, prompts, session.first)
 
-    def _after(self, line: _Line, step: int, now_s: float) -> list[Due]:
-        """What follows a line's turn (-1: its beginning): its sub-agents, and its next turn."""
+    def _after(self, line: _Line, children: Sequence[int] | None, now_s: float) -> list[Due]:
+        """What follows a line's turn, or its beginning: its sub-agents, and its next turn."""
         dues: list[Due] = []
-        children = self._children.get((line.number, step))
-        if children:
+        if children is not None:
             for number in children:
                 dues.extend(self._begin_child(line, number, now_s))
         line.answered_s = now_s
@@ -204,7 +215,7 @@ class Lanes:
         line = self._line(playing, number, key, kind)
         line.parent, line.is_awaited = parent, session.is_joined
         parent.n_awaited += session.is_joined
-        return self._after(line, -1, now_s + session.delay_s)
+        return self._after(line, self._first_children.get(number), now_s + session.delay_s)
 
     def _over(self, line: _Line, now_s: float) -> list[Due]:
         """A line has no turn left: what waited for it goes on."""
@@ -227,7 +238,7 @@ class Lanes:
         """Since the answer before; a session's first request follows none."""
         if line.turn == line.session.first:
             return 0.0
-        return self._content.workload.turns.gap_s[line.turn]
+        return self._gaps_s[line.turn]
 
     def _due(self, line: _Line, at_s: float) -> Due:
         content, index = self._content, line.turn
@@ -237,7 +248,7 @@ class Lanes:
     def _spread_s(self) -> float:
         gaps: list[float] = []
         for session in self._content.workload.sessions:
-            gaps.extend(self._content.workload.turns.gap_s[session.first + 1 : session.end])
+            gaps.extend(self._gaps_s[session.first + 1 : session.end])
         return max(_SPREAD_S_MIN, math.fsum(gaps) / len(gaps) if gaps else 0.0)
 
 

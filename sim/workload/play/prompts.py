@@ -1,7 +1,8 @@
 """From a turn's place in the tree of a recorded workload to its prompt, as both sides of the wire see it.
 
-A session's newest prompt stays in memory as two arrays that only grow where the session appends;
-a turn costs its new part and a copy of the rest.
+A session's newest prompt stays in memory as arrays that only grow where the session appends, and
+that of its pages is every such prompt's: a turn costs its new part, and a copy of the router's view
+of the rest, which is an eighth as long.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ _LOW_BITS: Final = 16
 _LOW_IDS: Final = 1 << _LOW_BITS
 _LOW: Final = memoryview(array("H", range(_LOW_IDS)))
 _LOW_FIRST: Final = 0 if sys.byteorder == "little" else 3
-_FEW: Final = 16
+_FEW: Final = 64
+_ONES: Final = [
+    int.from_bytes(array("Q", [1] * n).tobytes(), sys.byteorder) for n in range(_FEW + 1)
+]
+_STEPS: Final = [
+    int.from_bytes(array("Q", range(n)).tobytes(), sys.byteorder) for n in range(_FEW + 1)
+]
+_NO_PAGES: Final = array("Q")
 
 
 class SessionPrompts:
@@ -44,9 +52,11 @@ class SessionPrompts:
         "_chain",
         "_common",
         "_content",
+        "_cut_at",
         "_depth",
         "_ends",
         "_head_bytes",
+        "_n_heads",
         "_own",
         "_pages",
         "_path",
@@ -65,10 +75,10 @@ class SessionPrompts:
         self._base = scope * content.width
         self._own, self._common = own, common
         self._head_bytes = content.head_tokens(session) * BYTES_PER_TOKEN
-        self._path: list[Run] = []
+        self._path: tuple[Run, ...] = ()
         self._pages, self._chain, self._ends = array("Q"), array("Q"), array("I")
-        self._branch = self._depth = 0
-        self._at = -1
+        self._branch = self._depth = self._cut_at = 0
+        self._at = self._n_heads = -1
 
     def prompt(self, turn: int) -> tuple[PlayedPrompt, Depths]:
         """The prompt of a turn, by its number in the workload, and what its answer will add.
@@ -84,27 +94,34 @@ class SessionPrompts:
             self._go(turn + 1)
         covered, tokens = content.covered_tokens[turn], content.prompt_tokens[turn]
         n_pages, n_covered = tokens // page, covered // page
-        ends = self._ends
-        n_segments = bisect_right(ends, covered * BYTES_PER_TOKEN)
-        pages, chain, ends = self._pages[:n_covered], self._chain[:n_segments], ends[:n_segments]
+        pages, ends = self._pages, self._ends
+        n_segments, covered_bytes = len(ends), covered * BYTES_PER_TOKEN
+        while n_segments and ends[n_segments - 1] > covered_bytes:
+            n_segments -= 1
+        chain, ends = self._chain[:n_segments], ends[:n_segments]
         if covered < tokens:
+            if n_covered < n_pages:
+                pages = pages[:n_covered]
             self._add_tail(turn, pages, chain, ends)
         known = self._use(covered, n_covered * page)
-        answer: Depths = ()
         if goes_on and n_covered == n_pages:
-            output_pages = self._pages[n_pages : (tokens + content.output_tokens[turn]) // page]
+            output_pages = pages[n_pages : (tokens + content.output_tokens[turn]) // page]
             answer = self._answer(covered, (n_pages + len(output_pages)) * page)
         else:
-            output_pages = array("Q")
-        most = tokens - 1
+            output_pages, answer = _NO_PAGES, ()
+        ceiling = known if known < tokens else tokens - 1
+        if (n_heads := self._n_heads) < 0:
+            n_heads = bisect_right(ends, self._head_bytes)
+            if covered_bytes >= self._head_bytes:
+                self._n_heads = n_heads
         prompt = PlayedPrompt(
             pages,
             output_pages,
             chain,
             ends,
-            bisect_right(ends, self._head_bytes) if self._head_bytes else 0,
-            min(known - known % page, most - most % page),
-            tuple(self._path),
+            n_heads,
+            ceiling - ceiling % page,
+            self._path,
         )
         return prompt, answer
 
@@ -123,22 +140,30 @@ class SessionPrompts:
         branch, named = content.branch[turn], content.named_tokens[turn]
         if branch == self._branch and named >= depth:
             if named > depth:
-                shared = content.shared_tokens[branch]
-                if depth >= shared:
-                    self._append(self._base + branch, depth, named)
+                if depth >= content.shared_tokens[branch]:
+                    self._append(branch, self._base + branch, depth, named)
                 else:
                     for run in self._parts(branch, depth, named):
-                        self._append(*run)
+                        self._append(branch, *run)
         else:
-            runs = list(content.workload.tree.runs(branch, named))
-            runs.reverse()
-            path = [part for run in runs for part in self._parts(run.branch, run.start, run.end)]
-            common = common_tokens(self._path, path)
-            self._cut(common)
-            for uid, start, end in path:
-                if end > common:
-                    self._append(uid, max(common, start), end)
+            self._turn_to(branch, named)
         self._branch, self._depth = branch, named
+
+    def _turn_to(self, branch: int, named: int) -> None:
+        """Bring path and arrays to another branch."""
+        content = self._content
+        runs = list(content.workload.tree.runs(branch, named))
+        runs.reverse()
+        path = [part for run in runs for part in self._parts(run.branch, run.start, run.end)]
+        common = common_tokens(self._path, path)
+        if common < self._depth:
+            self._cut(common)
+        for uid, start, end in path:
+            if end > common:
+                number, begin = uid % content.width, max(start, common)
+                self._cut_at = bisect_right(content.cuts[number], begin)
+                self._append(number, uid, begin, end)
+        self._cut_at = bisect_right(content.cuts[branch], named)
 
     def _parts(self, branch: int, start: int, end: int) -> list[Run]:
         """A run in scope 0 as far as it is shared, and in the playing's own behind that."""
@@ -149,31 +174,40 @@ class SessionPrompts:
             return [(branch, start, end)]
         return [(branch, start, shared), (self._base + branch, shared, end)]
 
-    def _append(self, uid: int, start: int, end: int) -> None:
-        path, content = self._path, self._content
+    def _append(self, branch: int, uid: int, start: int, end: int) -> None:
+        """Go on with a run from where the arrays end; ``_cut_at`` is the next cut on its branch."""
+        content, path = self._content, self._path
         if path and path[-1][0] == uid:
-            path[-1] = (uid, path[-1][1], end)
+            self._path = (*path[:-1], (uid, path[-1][1], end))
         else:
-            path.append((uid, start, end))
+            self._path = (*path, (uid, start, end))
         page, first_page = content.page_tokens, uid * content.span_pages
         append_numbers(self._pages, first_page + start // page, first_page + end // page)
-        tokens, ends_bytes = content.cuts(uid % content.width)
-        begin = bisect_right(tokens, start)
-        new = slice(begin, bisect_right(tokens, end, begin))
-        if new.stop > begin:
-            first_token = uid * content.span_tokens
-            self._chain.extend([first_token + depth for depth in tokens[new]])
-            self._ends.extend(ends_bytes[new])
+        cuts, at = content.cuts[branch], self._cut_at
+        n_cuts = len(cuts)
+        if at < n_cuts and cuts[at] <= end:
+            chain, ends, first_token = self._chain, self._ends, uid * content.span_tokens
+            while at < n_cuts and (depth := cuts[at]) <= end:
+                chain.append(first_token + depth)
+                ends.append(depth * BYTES_PER_TOKEN)
+                at += 1
+            self._cut_at = at
 
     def _cut(self, tokens: int) -> None:
+        """Go back to the first ``tokens``, with new arrays: prompts of before keep the old ones."""
         path = self._path
-        while path and path[-1][1] >= tokens:
-            path.pop()
+        n = len(path)
+        while n and path[n - 1][1] >= tokens:
+            n -= 1
+        path = path[:n]
         if path and path[-1][2] > tokens:
-            path[-1] = (*path[-1][:2], tokens)
+            path = (*path[:-1], (*path[-1][:2], tokens))
+        self._path = path
+        if tokens * BYTES_PER_TOKEN < self._head_bytes:
+            self._n_heads = -1
         n_segments = bisect_right(self._ends, tokens * BYTES_PER_TOKEN)
-        del self._pages[tokens // self._content.page_tokens :]
-        del self._chain[n_segments:], self._ends[n_segments:]
+        self._pages = self._pages[: tokens // self._content.page_tokens]
+        self._chain, self._ends = self._chain[:n_segments], self._ends[:n_segments]
 
     def _add_tail(self, turn: int, pages: array[int], chain: array[int], ends: array[int]) -> None:
         """Behind what has a place comes what nobody sends twice."""
@@ -181,7 +215,8 @@ class SessionPrompts:
         tokens = content.prompt_tokens[turn]
         uid = self._base + content.n_branches + turn
         first_page = uid * content.span_pages
-        append_numbers(pages, first_page + len(pages), first_page + tokens // content.page_tokens)
+        if (n_pages := tokens // content.page_tokens) > len(pages):
+            append_numbers(pages, first_page + len(pages), first_page + n_pages)
         first_token = uid * content.span_tokens
         last = ends[-1] // BYTES_PER_TOKEN if ends else 0
         depths = (*range(last + SEGMENT_TOKENS, tokens, SEGMENT_TOKENS), tokens)
@@ -190,30 +225,32 @@ class SessionPrompts:
 
     def _use(self, tokens: int, whole: int) -> int:
         """How much of the first ``tokens`` of the path was seen; now ``whole`` of them are."""
-        width, known = self._content.width, 0
+        width = self._content.width
         for uid, start, end in reversed(self._path):
             if start >= tokens:
                 continue
             seen = self._common if uid < width else self._own
             before = seen.get(uid, 0)
-            if before > start and not known:
-                known = min(before, end, tokens)
-            depth = min(whole, end)
-            if depth > start:
-                if before >= depth:
-                    break  # what lies above was seen with it
+            depth = end
+            if whole < end:
+                depth = whole
+            if before < depth and start < depth:
                 seen[uid] = depth
-        return known
+            if before > start:  # what lies above was seen with it
+                return min(before, end, tokens)
+        return 0
 
     def _answer(self, sent: int, tokens: int) -> Depths:
         """What lies behind ``sent`` in the first ``tokens`` of the path."""
-        found: list[tuple[int, int]] = []
+        found: Depths = ()
         for uid, start, end in reversed(self._path):
             if end <= sent:
                 break
-            if (depth := min(end, tokens)) > start:
-                found.append((uid, depth))
-        return tuple(found)
+            if tokens >= end:
+                found = (*found, (uid, end))
+            elif tokens > start:
+                found = (*found, (uid, tokens))
+        return found
 
 
 def common_tokens(one: Sequence[Run], other: Sequence[Run]) -> int:
@@ -231,11 +268,13 @@ def common_tokens(one: Sequence[Run], other: Sequence[Run]) -> int:
 def append_numbers(ids: array[int], first: int, end: int) -> None:
     """Append the numbers from ``first`` up to ``end``.
 
-    As ``ids.extend(range(first, end))``; many at once as bytes, at a tenth of the time: numbers in a row
-    differ in their low 16 bits, which are copied from a table.
+    As ``ids.extend(range(first, end))``, at a fraction of the time: a few as one long integer with 64
+    bits for each; many as bytes, for numbers in a row differ in their low 16 bits, which are copied
+    from a table.
     """
-    if end - first < _FEW:
-        ids.extend(range(first, end))
+    n = end - first
+    if n <= _FEW:
+        ids.frombytes((first * _ONES[n] + _STEPS[n]).to_bytes(8 * n, sys.byteorder))
         return
     while first < end:
         low = first % _LOW_IDS

@@ -51,7 +51,8 @@ class Due(NamedTuple):
 class PlayedPrompt:
     """One prompt as both sides of the wire see it.
 
-    ``pages`` and ``output_pages`` are the engine's (:class:`sim.engine.requests.EngineRequest`);
+    ``pages`` and ``output_pages`` are the engine's (:class:`sim.engine.requests.EngineRequest`): the
+    session's later prompts may be in the same array, behind this one's pages;
     ``chain``, ``ends_bytes`` and ``head_segments`` the router's
     (:class:`router.dialect.base.PromptFacts`). ``ceiling_tokens`` is what a cache that never
     forgets would hold of the prompt now: whole pages of what was sent or answered before, by

@@ -13,7 +13,7 @@ from sim.workload.figures.measure import Options, measure
 from sim.workload.fitted.generator import generate
 from sim.workload.fitted.mix import CLAUDE_CODE, FAST_TOOLS, PRESETS, mixed
 from sim.workload.fitted.quantiles import Table
-from sim.workload.play.building import build, load
+from sim.workload.play.building import build, load, places_of
 from sim.workload.play.turns import TurnKind
 from sim.workload.traces.model import NO_PARENT, TYPE_CODES, Limits
 from sim.workload.traces.tree import ROOT
@@ -93,8 +93,10 @@ def test_what_is_drawn_is_sound(overrides: dict[str, float]) -> None:
 def test_it_plays(preset: str) -> None:
     spec = WorkloadSpec(preset=preset, mix={"n_sessions": 40.0, "thick_ratio": 0.2})
     workload = load(spec, 1)
-    play = build(spec, workload, n_lanes=60, seed=1, page_tokens=64)
-    sent = list(play_all(play, lambda turn: 1.0 + turn.output_tokens / 100, n_max=4_000))
+    play = build(spec, places_of(spec, workload, page_tokens=64), n_lanes=60, seed=1)
+    sent = list(
+        play_all(play, lambda turn: 1.0 + turn.output_tokens / 100, page_tokens=64, n_max=4_000)
+    )
     assert len(sent) == 4_000
     assert {one.turn.kind for one in sent} == set(TurnKind)
     assert max(one.turn.prompt_tokens for one in sent) <= spec.context_tokens_max

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sim.scenario.model import Start, WorkloadPace, WorkloadSpec
-from sim.workload.play.building import build, load
+from sim.workload.play.building import build, load, places_of
 from sim.workload.play.content import Content, Sharing
 from sim.workload.play.lanes import LaneOptions, Lanes
 from sim.workload.play.turns import TurnKind
@@ -240,8 +240,8 @@ def test_every_format_plays_in_closed_loop(name: str, tmp_path: Path) -> None:
     (tmp_path / file).write_bytes(data)
     spec = WorkloadSpec(trace=str(tmp_path / file), is_once=True, start=Start.BEGINNING)
     workload = load(spec, 1)
-    play = build(spec, workload, n_lanes=2, seed=1, page_tokens=64)
-    sent = list(play_all(play))
+    play = build(spec, places_of(spec, workload, page_tokens=64), n_lanes=2, seed=1)
+    sent = list(play_all(play, page_tokens=64))
     assert len(sent) == len(workload.turns)
     assert sum(one.turn.prompt_tokens for one in sent) == sum(workload.turns.prompt_tokens)
 
@@ -249,7 +249,8 @@ def test_every_format_plays_in_closed_loop(name: str, tmp_path: Path) -> None:
 def test_a_recording_keeps_its_own_keys(tmp_path: Path) -> None:
     (tmp_path / "monday.rec").write_bytes(EXAMPLES["recording"][1])
     spec = WorkloadSpec(trace=str(tmp_path / "monday.rec"), is_once=True)
-    sent = list(play_all(build(spec, load(spec, 1), n_lanes=1, seed=1, page_tokens=64)))
+    play = build(spec, places_of(spec, load(spec, 1), page_tokens=64), n_lanes=1, seed=1)
+    sent = list(play_all(play, page_tokens=64))
     sizes = sorted(map(len, by_session(sent).values()))
     assert sizes == [1, 1, 4]  # what was refused, the sub-agent, and both lines of the session
 
@@ -269,4 +270,4 @@ def test_prompts_leave_room_for_their_answers(tmp_path: Path) -> None:
 def test_fitted_traffic_has_no_open_loop() -> None:
     spec = WorkloadSpec(pace=WorkloadPace.OPEN, mix={"n_sessions": 5})
     with pytest.raises(ValueError, match="no common clock"):
-        build(spec, load(spec, 1), n_lanes=2, seed=1, page_tokens=64)
+        places_of(spec, load(spec, 1), page_tokens=64)

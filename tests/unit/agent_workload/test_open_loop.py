@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sim.scenario.model import WorkloadPace, WorkloadSpec
-from sim.workload.play.building import build, load
+from sim.workload.play.building import build, load, places_of
 from sim.workload.play.turns import TurnKind
 from tests.doubles.played import BLOCK, Drawn, Row, play_all, workload_of
 from tests.unit.agent_workload.trace_examples import EXAMPLES
@@ -24,8 +24,8 @@ def opened(name: str, folder: Path, *, rate_factor: float = 1.0) -> list[Sent]:
     file, data = EXAMPLES[name]
     (folder / file).write_bytes(data)
     spec = WorkloadSpec(trace=str(folder / file), pace=WorkloadPace.OPEN, rate_factor=rate_factor)
-    play = build(spec, load(spec, 1), n_lanes=1, seed=1, page_tokens=64)
-    return list(play_all(play, lambda _: 1_000.0))
+    play = build(spec, places_of(spec, load(spec, 1), page_tokens=64), n_lanes=1, seed=1)
+    return list(play_all(play, lambda _: 1_000.0, page_tokens=64))
 
 
 @pytest.mark.parametrize("rate_factor", [1.0, 4.0])
@@ -69,7 +69,7 @@ def test_a_recording_plays_at_its_times(tmp_path: Path) -> None:
 def test_what_was_answered_is_known() -> None:
     rows = [Row(range(4), 3, 10.0), Row(range(40), 3, 10.0), Row(range(40), 3, 10.0)]
     workload = workload_of([Drawn([], name="unused"), Drawn(rows)], has_clock=True)
-    play = build(OPEN, workload, n_lanes=1, seed=1, page_tokens=16)
+    play = build(OPEN, places_of(OPEN, workload, page_tokens=16), n_lanes=1, seed=1)
     size = 4 * BLOCK + 3
     first, second, third = play_all(play, lambda _: 1.0)
     assert second.prompt.ceiling_tokens == size // 16 * 16
@@ -80,7 +80,8 @@ def test_what_was_answered_is_known() -> None:
 def test_a_late_answer_adds_nothing_to_what_came_before_it() -> None:
     rows = [Row((0,), 0, 1.0), Row(range(9), 0, 1.0)]
     sessions = [Drawn([Row(range(100, 130), gap_s=0.0), *rows])]
-    play = build(OPEN, workload_of(sessions, has_clock=True), n_lanes=1, seed=1, page_tokens=16)
+    workload = workload_of(sessions, has_clock=True)
+    play = build(OPEN, places_of(OPEN, workload, page_tokens=16), n_lanes=1, seed=1)
     sent = list(play_all(play, lambda _: 50.0))
     assert [one.at_s for one in sent] == pytest.approx([0.0, 1.0, 2.0])
     assert [one.prompt.ceiling_tokens for one in sent] == [0, 0, 16]

@@ -220,7 +220,6 @@ def test_what_can_never_fit_is_refused() -> None:
     [
         (EngineRequest("a", 0, 1), "each is at least 1"),
         (EngineRequest("a", 1, 0), "each is at least 1"),
-        (EngineRequest("a", 100, 1, array("Q", [1, 2])), "2 page ids for 100 prompt tokens"),
         (EngineRequest("busy", 100, 1), "'busy' is active"),
     ],
 )

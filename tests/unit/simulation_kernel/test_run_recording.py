@@ -41,10 +41,10 @@ def test_percentiles_are_nearest_ranks() -> None:
 
 def test_one_request_of_each_kind() -> None:
     recording = two_replicas()
-    warm = recording.sent(0.0, 1_000, 101, 900)
-    cold = recording.sent(1.0, 1_000, 1, 100)
-    lost = recording.sent(2.0, 500, 10, 0)
-    late = recording.sent(3.0, 500, 10, 0)
+    warm = recording.rows.add(0.0, 1_000, 101, 900)
+    cold = recording.rows.add(1.0, 1_000, 1, 100)
+    lost = recording.rows.add(2.0, 500, 10, 0)
+    late = recording.rows.add(3.0, 500, 10, 0)
     recording.decided(warm, "home", 950)
     recording.decided(cold, "new", 0)
     recording.began(warm, 0.5, 800, 300, 0)
@@ -76,7 +76,7 @@ def test_the_distribution_of_ttft_reaches_into_its_tail() -> None:
     recording = two_replicas()
     n = 10_000
     for number in range(n):
-        row = recording.sent(0.0, 1_000, 1, 0)
+        row = recording.rows.add(0.0, 1_000, 1, 0)
         recording.began(row, float(n - number), 0, 0, 0)
     recording.close(1.0, 0)
     points = figures(recording, until_s=1.0).curves.ttft_cdf
