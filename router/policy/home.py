@@ -120,7 +120,9 @@ class Home:
         most_s = (home_s - p.move_margin_s) / p.move_factor
         cached_tokens = _most_elsewhere(request.cached_tokens, home.replica_id)
         floor_s = _floor_s(request, fleet, cached_tokens)
-        if fleet.least_backlog_s + floor_s > most_s + _TIE_S:
+        limit_s = most_s + _TIE_S
+        # The first comparison is implied by the second, and spares reading the order by backlog.
+        if floor_s > limit_s or fleet.least_backlog_s + floor_s > limit_s:
             return None
         others = [r for r in self._weighed(request, fleet) if r is not home]
         best = self._least(request, others, floor_s=floor_s, most_s=most_s)
@@ -248,16 +250,18 @@ class Home:
 
     def _price(self, request: RouteRequest, replica: ReplicaView, *, is_new: bool = False) -> Price:
         p = self._p
-        cached = request.cached_tokens.get(replica.replica_id)
-        new_tokens, output_tokens = request.prompt_tokens - cached, request.output_tokens
+        cached, output_tokens = request.cached_tokens.get(replica.replica_id), request.output_tokens
+        new_tokens = request.prompt_tokens - cached
         live_tokens = replica.live_tokens
         prefill_s = replica.prefill_s(new_tokens, cached)
-        slowed_s = output_tokens * p.neighbour_s_per_token
-        interference_s = replica.decoding * prefill_s + replica.inflight * slowed_s
+        interference_s = replica.decoding * prefill_s + replica.inflight * (
+            output_tokens * p.neighbour_s_per_token
+        )
         pressure_s = 0.0
         over = new_tokens + output_tokens + live_tokens - p.room_ratio * replica.capacity_tokens
         if over > 0:
-            pressure_s = replica.prefill_s(int(min(over, new_tokens)), cached)
+            pressed_tokens = int(over) if over < new_tokens else new_tokens
+            pressure_s = replica.prefill_s(pressed_tokens, cached)
         if is_new:
             pressure_s += replica.live_sessions * p.session_s + live_tokens * p.session_s_per_token
         return Price(replica.backlog_s, prefill_s, interference_s, pressure_s)
