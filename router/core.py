@@ -7,7 +7,7 @@ decides and enters it in the ledger in one step, ``retry`` moves it before its f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from router.dialect.base import SessionSource
@@ -265,8 +265,7 @@ class RouterCore:
             return record
         ticket.is_over = True
         self.ledger.close(ticket.entry)
-        record.outcome = outcome
-        record.ended_s = now_s
+        record.outcome, record.ended_s = outcome, now_s
         replica = self.fleet.get(record.replica_id)
         if usage is not None:
             self._learn(ticket, usage, replica)
@@ -337,8 +336,8 @@ class RouterCore:
         tokens = request.prompt_tokens + request.output_tokens
         if pin is not None:
             home_id = home_after(pin, home_id, record.reason, self.fleet, away_max=self._p.away_max)
-            if not ticket.continues:
-                tokens = max(tokens, pin.tokens)
+            if not ticket.continues and pin.tokens > tokens:
+                tokens = pin.tokens
             if home_id != pin.home_id:
                 if is_usable(self.fleet, pin.home_id):
                     self.history.totals.moves += 1
@@ -353,12 +352,12 @@ class RouterCore:
     def _learn(self, ticket: Ticket, usage: Usage, replica: Replica | None) -> None:
         """An engine reported its counts: correct the ratio, the pin and the session's tail."""
         record, facts = ticket.record, ticket.facts
-        if usage.cached_tokens is None and replica is not None and replica.reports_cached:
-            usage = replace(usage, cached_tokens=0)
-        record.reported_prompt_tokens = usage.prompt_tokens
-        record.reported_cached_tokens = usage.cached_tokens
-        record.output_tokens = usage.output_tokens
-        prompt_bytes, prompt_tokens, chain = facts.prompt_bytes, usage.prompt_tokens, facts.chain
+        cached_tokens, prompt_tokens = usage.cached_tokens, usage.prompt_tokens
+        if cached_tokens is None and replica is not None and replica.reports_cached:
+            cached_tokens = 0
+        record.reported_prompt_tokens, record.reported_cached_tokens = prompt_tokens, cached_tokens
+        record.output_tokens = output_tokens = usage.output_tokens
+        prompt_bytes, chain = facts.prompt_bytes, facts.chain
         self.ratio.learn(
             facts.model, facts.dialect, prompt_bytes=prompt_bytes, prompt_tokens=prompt_tokens
         )
@@ -369,15 +368,15 @@ class RouterCore:
         if is_branch and record.replica_id != pin.home_id:
             return
         # Another request of the session may have ended since this one came: it may go on from that.
-        if usage.cached_tokens and prompt_tokens > pin.prompt_tokens and continues(facts, pin):
+        if cached_tokens and prompt_tokens > pin.prompt_tokens and continues(facts, pin):
             self.answers.learn(
                 facts.model,
                 facts.dialect,
                 answered_tokens=pin.output_tokens,
-                beyond_tokens=usage.cached_tokens - pin.prompt_tokens,
+                beyond_tokens=cached_tokens - pin.prompt_tokens,
             )
         if facts.session_source is _CHAIN:
             self.tails.move(pin.key, pin.tail, chain[-1])
         pin.tail, pin.tail_segments, pin.place = chain[-1], len(chain), ticket.place
         pin.prompt_bytes, pin.prompt_tokens = prompt_bytes, prompt_tokens
-        pin.output_tokens = usage.output_tokens
+        pin.output_tokens = output_tokens

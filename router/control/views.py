@@ -130,7 +130,7 @@ def _decision(record: RequestRecord, now_s: float) -> dict[str, Any]:
         "tries": record.n_tries,
         "ranked": record.ranked,
         "prices": {
-            replica_id: {part: round(value, 4) for part, value in price._asdict().items()}
+            replica_id: {part: round(value, 4) for part, value in asdict(price).items()}
             for replica_id, price in record.prices.items()
         },
     }

@@ -103,38 +103,43 @@ class Home:
                 prices = {branch.replica_id: there, home_id: at_home}
                 return Ranking((branch.replica_id, home_id), "branch", prices)
         if request.home_age_s >= p.move_age_s_min and home_s > p.move_margin_s:
-            best = self._better(request, fleet, home, home_s)
-            if best is not None:
-                prices = {best.replica_id: self._price(request, best), home_id: at_home}
+            better = self._better(request, fleet, home, home_s)
+            if better is not None:
+                best, there = better
+                prices = {best.replica_id: there, home_id: at_home}
                 return Ranking(_ids_of(_ranked(best, request, fleet)), "move", prices)
-        return Ranking(_ids_of(_ranked(home, request, fleet)), "home", {home_id: at_home})
+        # Who stays is ranked alone: mostly nobody else was looked at.
+        return Ranking((home_id,), "home", {home_id: at_home})
 
     def _better(
         self, request: RouteRequest, fleet: FleetView, home: ReplicaView, home_s: float
-    ) -> ReplicaView | None:
+    ) -> tuple[ReplicaView, Price] | None:
         """The cheapest of the others if it is clearly cheaper than home, which costs ``home_s``."""
         p = self._p
         # What it may cost is compared with the least that anybody can: mostly nobody need be priced.
         most_s = (home_s - p.move_margin_s) / p.move_factor
         cached_tokens = _most_elsewhere(request.cached_tokens, home.replica_id)
         floor_s = _floor_s(request, fleet, cached_tokens)
-        if fleet.least_backlog_s + floor_s > most_s + _TIE_S:
+        limit_s = most_s + _TIE_S
+        # The first comparison is implied by the second, and spares reading the order by backlog.
+        if floor_s > limit_s or fleet.least_backlog_s + floor_s > limit_s:
             return None
         others = [r for r in self._weighed(request, fleet) if r is not home]
         best = self._least(request, others, floor_s=floor_s, most_s=most_s)
-        if best is None:
+        if best is None or p.move_factor * best[1].total_s + p.move_margin_s >= home_s:
             return None
-        there_s = self._price(request, best).total_s
-        return best if p.move_factor * there_s + p.move_margin_s < home_s else None
+        return best
 
     def _place(self, request: RouteRequest, fleet: FleetView, reason: str) -> Ranking:
         """Choose a home for a session that has none, by its price there and its life there."""
         weighed = self._weighed(request, fleet, is_new=True)
         floor_s = _floor_s(request, fleet, request.cached_tokens.most)
-        best = self._least(request, weighed, is_new=True, floor_s=floor_s)
-        assert best is not None, "some candidate is the cheapest"
+        found = self._least(request, weighed, is_new=True, floor_s=floor_s)
+        assert found is not None, "some candidate is the cheapest"
+        best, price = found
         ranked = _ranked(best, request, fleet)
-        prices = {r.replica_id: self._price(request, r, is_new=True) for r in ranked}
+        prices = {best.replica_id: price}
+        prices |= {r.replica_id: self._price(request, r, is_new=True) for r in ranked[1:]}
         return Ranking(_ids_of(ranked), reason, prices)
 
     def _cheapest(
@@ -145,10 +150,12 @@ class Home:
         if all(replica is not home for replica in weighed):
             weighed = [*weighed, home]
         floor_s = _floor_s(request, fleet, request.cached_tokens.most)
-        best = self._least(request, weighed, floor_s=floor_s)
-        assert best is not None, "some candidate is the cheapest"
+        found = self._least(request, weighed, floor_s=floor_s)
+        assert found is not None, "some candidate is the cheapest"
+        best, price = found
         ranked = _ranked(best, request, fleet)
-        prices = {r.replica_id: self._price(request, r) for r in (*ranked, home)}
+        prices = {best.replica_id: price}
+        prices |= {r.replica_id: self._price(request, r) for r in (*ranked[1:], home)}
         return Ranking(_ids_of(ranked), "home" if best is home else reason, prices)
 
     def _weighed(
@@ -196,7 +203,7 @@ class Home:
         is_new: bool = False,
         floor_s: float,
         most_s: float = inf,
-    ) -> ReplicaView | None:
+    ) -> tuple[ReplicaView, Price] | None:
         """The cheapest; equal ones (to the millisecond) by rendezvous rank. None if all cost over ``most_s``.
 
         ``floor_s`` is the least that prefill takes anywhere. With it for the prefill, and without pressure,
@@ -224,31 +231,37 @@ class Home:
         rows.sort(key=_BOUND)
         limit_s = most_s + _TIE_S - floor_s
         least_ms: float = inf
-        tied: list[ReplicaView] = []
+        tied: list[tuple[ReplicaView, Price]] = []
         for bound_s, replica in rows:
             if bound_s > limit_s:
                 break
-            total_s = self._price(request, replica, is_new=is_new).total_s
+            price = self._price(request, replica, is_new=is_new)
+            total_s = price.total_s
             total_ms = round(total_s * 1e3)
             if total_ms < least_ms:
-                least_ms, tied = total_ms, [replica]
+                least_ms, tied = total_ms, [(replica, price)]
                 limit_s = min(limit_s, total_s + _TIE_S - floor_s)
             elif total_ms == least_ms:
-                tied.append(replica)
-        return preferred(request.session_key, tied) if tied else None
+                tied.append((replica, price))
+        if len(tied) <= 1:
+            return tied[0] if tied else None
+        best = preferred(request.session_key, [replica for replica, _ in tied])
+        return next(row for row in tied if row[0] is best)
 
     def _price(self, request: RouteRequest, replica: ReplicaView, *, is_new: bool = False) -> Price:
         p = self._p
-        cached = request.cached_tokens.get(replica.replica_id)
-        new_tokens, output_tokens = request.prompt_tokens - cached, request.output_tokens
+        cached, output_tokens = request.cached_tokens.get(replica.replica_id), request.output_tokens
+        new_tokens = request.prompt_tokens - cached
         live_tokens = replica.live_tokens
         prefill_s = replica.prefill_s(new_tokens, cached)
-        slowed_s = output_tokens * p.neighbour_s_per_token
-        interference_s = replica.decoding * prefill_s + replica.inflight * slowed_s
+        interference_s = replica.decoding * prefill_s + replica.inflight * (
+            output_tokens * p.neighbour_s_per_token
+        )
         pressure_s = 0.0
         over = new_tokens + output_tokens + live_tokens - p.room_ratio * replica.capacity_tokens
         if over > 0:
-            pressure_s = replica.prefill_s(int(min(over, new_tokens)), cached)
+            pressed_tokens = int(over) if over < new_tokens else new_tokens
+            pressure_s = replica.prefill_s(pressed_tokens, cached)
         if is_new:
             pressure_s += replica.live_sessions * p.session_s + live_tokens * p.session_s_per_token
         return Price(replica.backlog_s, prefill_s, interference_s, pressure_s)

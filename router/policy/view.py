@@ -7,7 +7,7 @@ decision, and nothing in it may be kept beyond the call.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import random
@@ -171,8 +171,9 @@ class FleetView(Protocol):
         """All known replicas, candidates or not, at so many points each of a consistent-hash ring."""
 
 
-class Price(NamedTuple):
-    """What a choice costs, in seconds, by named part.
+@dataclass(slots=True)
+class Price:
+    """What a choice costs, in seconds, by named part; not changed after it is built.
 
     A baseline published as counts or scores has parts without a price: all zero.
     """
@@ -185,13 +186,14 @@ class Price(NamedTuple):
     @property
     def total_s(self) -> float:
         """The sum of the parts."""
-        return self[0] + self[1] + self[2] + self[3]
+        return self.wait_s + self.prefill_s + self.interference_s + self.pressure_s
 
 
-class Ranking(NamedTuple):
+@dataclass(slots=True)
+class Ranking:
     """A policy's answer: replica ids from best to worst (the first is chosen), why, and the prices.
 
-    ``ranked`` may leave candidates out: a retry asks anew. ``prices`` holds the chosen replica's price,
+    Not changed after it is built. ``ranked`` may leave candidates out: a retry asks anew. ``prices`` holds the chosen replica's price,
     that of the home where it was weighed, and at most those of the others in ``ranked``.
     """
 

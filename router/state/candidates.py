@@ -70,7 +70,7 @@ class Eligible:
         homes_changed.clear()
         self._loads_changed = loads_changed
         self._homes_changed = homes_changed
-        self._rates = {replica.rate: None for replica in replicas}
+        self._rates = list({replica.rate: None for replica in replicas})
         self._backlogs = LeastFirst(self.by_id, _BACKLOG)
         self._inflights = LeastFirst(self.by_id, _INFLIGHT)
         self._lives = LeastFirst(self.by_id, _LIVE)
@@ -83,7 +83,10 @@ class Eligible:
 
     def least_prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
         """By the fastest of them."""
-        return min([rate.prefill_s(new_tokens, cached_tokens) for rate in self._rates], default=0.0)
+        rates = self._rates
+        if len(rates) == 1:
+            return rates[0].prefill_s(new_tokens, cached_tokens)
+        return min([rate.prefill_s(new_tokens, cached_tokens) for rate in rates], default=0.0)
 
     def backlogs(self) -> LeastFirst[Candidate]:
         """By seconds of prefill ahead."""
@@ -116,10 +119,18 @@ class View:
     """The candidates of one decision; a policy reads it as a ``FleetView``.
 
     ``tried`` replicas and, with ``has_limits``, those at their limit are none. ``guest`` is one more
-    that is not eligible for others: a suspect home.
+    that is not eligible for others: a suspect home. ``is_empty``: nobody may take the request.
     """
 
-    __slots__ = ("_candidates", "_eligible", "_guest", "_has_limits", "_is_open", "_tried")
+    __slots__ = (
+        "_candidates",
+        "_eligible",
+        "_guest",
+        "_has_limits",
+        "_is_open",
+        "_tried",
+        "is_empty",
+    )
 
     def __init__(
         self,
@@ -137,6 +148,7 @@ class View:
         self._candidates: Sequence[Candidate] | None = None
         if self._is_open and guest is None:
             self._candidates = eligible.replicas
+        self.is_empty = self._guest is None and all(map(self._is_refused, eligible.replicas))
 
     @classmethod
     def of(cls, replicas: Sequence[Candidate]) -> View:
@@ -152,13 +164,6 @@ class View:
                 found = sorted([*found, self._guest], key=_id_of)
             self._candidates = found
         return self._candidates
-
-    @property
-    def is_empty(self) -> bool:
-        """Nobody may take the request."""
-        if self._candidates is not None:
-            return not self._candidates
-        return self._guest is None and all(map(self._is_refused, self._eligible.replicas))
 
     @property
     def n_ready(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from array import array
@@ -125,13 +125,16 @@ class Held:
             tokens = last[2] + after + int((held_bytes - last[1]) / self._bytes_per_token)
         else:
             tokens = int(held_bytes / self._bytes_per_token)
-        tokens = min(tokens, self._tokens_max)
-        tokens = 0 if tokens < 0 else tokens // _PAGE_TOKENS * _PAGE_TOKENS
-        self._known[segments] = tokens
-        return tokens
+        if tokens >= self._tokens_max:
+            known = self._tokens_max // _PAGE_TOKENS * _PAGE_TOKENS
+        else:
+            known = tokens // _PAGE_TOKENS * _PAGE_TOKENS if tokens > 0 else 0
+        self._known[segments] = known
+        return known
 
 
-class Estimate(NamedTuple):
+@dataclass(slots=True)
+class Estimate:
     """Tokens of one request. ``continues``: its prompt begins with the session's last prompt.
 
     ``head_key`` is the chain's value behind the first 256 tokens, 0 for a prompt without a chain.
@@ -171,9 +174,9 @@ def estimate(
     bytes_per_token = ratio.bytes_per_token(prompt.model, prompt.dialect)
     chain, ends_bytes = prompt.chain, prompt.ends_bytes
     prompt_bytes = ends_bytes[-1] if ends_bytes else 0
-    prompt_tokens = max(1, int(prompt_bytes / bytes_per_token))
+    prompt_tokens = int(prompt_bytes / bytes_per_token)
     output_tokens, answered, last = parameters.output_tokens, 0, None
-    is_next = False
+    is_next = is_auxiliary = False
     if pin is not None:
         output_tokens = pin.output_tokens or output_tokens
         is_next = continues(prompt, pin)
@@ -183,27 +186,29 @@ def estimate(
                 # Only the new part is estimated: the rest was counted by the engine.
                 last = (pin.tail_segments, pin.prompt_bytes, pin.prompt_tokens)
                 grown_bytes = prompt_bytes - pin.prompt_bytes
-                prompt_tokens = max(1, pin.prompt_tokens + int(grown_bytes / bytes_per_token))
+                prompt_tokens = pin.prompt_tokens + int(grown_bytes / bytes_per_token)
+    if prompt_tokens <= 0:
+        prompt_tokens = 1
     if prompt.output_tokens_max is not None:
         output_tokens = min(output_tokens, max(1, prompt.output_tokens_max))
-    is_auxiliary = (
-        pin is not None
-        and not is_next
-        and prompt_tokens < parameters.auxiliary_tokens_max
-        and pin.tokens > parameters.auxiliary_factor * prompt_tokens
-    )
+    if pin is not None and not is_next:
+        is_auxiliary = (
+            prompt_tokens < parameters.auxiliary_tokens_max
+            and pin.tokens > parameters.auxiliary_factor * prompt_tokens
+        )
     held = Held(
         match, ends_bytes, bytes_per_token=bytes_per_token, prompt_tokens=prompt_tokens,
         last=last, answered=answered,
     )  # fmt: skip
     head_key = 0
     if chain:
-        head_at = bisect_left(ends_bytes, _HEAD_BYTES, 0, len(chain) - 1)
-        head_key = chain[head_at]
+        # Mostly the first segment is long enough.
+        is_first = ends_bytes[0] >= _HEAD_BYTES
+        head_key = chain[0 if is_first else bisect_left(ends_bytes, _HEAD_BYTES, 0, len(chain) - 1)]
     return Estimate(prompt_tokens, output_tokens, is_next, is_auxiliary, held, head_key)
 
 
 def continues(prompt: Prompt, pin: Pin) -> bool:
     """Whether a prompt begins with all of the last one that its session is known to have had."""
-    n = pin.tail_segments
-    return 0 < n <= len(prompt.chain) and prompt.chain[n - 1] == pin.tail
+    n, chain = pin.tail_segments, prompt.chain
+    return 0 < n <= len(chain) and chain[n - 1] == pin.tail

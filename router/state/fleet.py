@@ -7,7 +7,6 @@ kept as requests and pins come and go.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -235,9 +234,10 @@ class Fleet:
         self.get: Callable[[str], Replica | None] = self._replicas.get
         self._eligible: Eligible | None = None
         self._everyone: View | None = None
+        self._plain: View | None = None  # the same, where every request sees it
         self._rings = Rings()
         self._lease_due_s = inf
-        self._seen: OrderedDict[str, float] = OrderedDict()
+        self._reported_s_min = -inf  # no load report is older
         self._has_limits = inflight_max is not None
 
     def __len__(self) -> int:
@@ -276,7 +276,6 @@ class Fleet:
         """Forget a replica."""
         replica = self._replicas.pop(replica_id, None)
         self._rings = Rings(sorted(self._replicas))
-        self._seen.pop(replica_id, None)
         self._ledger.forget(replica_id)
         self._pins.forget(replica_id)
         self._changed()
@@ -309,21 +308,22 @@ class Fleet:
         self._lease_due_s = min([until_s for _, until_s in leases if until_s >= now_s], default=inf)
         return ended
 
-    def seen(self, replica: Replica, observation: Observation) -> None:
-        """A replica reported its load."""
-        replica.observed = replica.report = observation
-        seen, replica_id = self._seen, replica.replica_id
-        seen[replica_id] = observation.seen_s
-        seen.move_to_end(replica_id)
-
-    def forget_reports(self, before_s: float) -> None:
-        """Load reports older than that say nothing any more; looks at no newer ones."""
-        seen = self._seen
-        while seen and next(iter(seen.values())) < before_s:
-            replica_id, _ = seen.popitem(last=False)
-            replica = self._replicas[replica_id]
-            replica.report = None
-            self.set_foreign(replica, 0, 0.0)
+    def forget_reports(self, now_s: float, *, kept_s: float) -> None:
+        """Load reports older than ``kept_s`` say nothing any more; looks at none before one may be."""
+        before_s = now_s - kept_s
+        if self._reported_s_min >= before_s:
+            return
+        oldest_s = now_s  # who has told nothing yet will do so from now on
+        for replica in self._replicas.values():
+            report = replica.report
+            if report is None:
+                continue
+            if report.seen_s < before_s:
+                replica.report = None
+                self.set_foreign(replica, 0, 0.0)
+            elif report.seen_s < oldest_s:
+                oldest_s = report.seen_s
+        self._reported_s_min = oldest_s
 
     def set_foreign(self, replica: Replica, inflight: int, backlog_s: float) -> None:
         """What a replica carries beyond our own requests."""
@@ -337,16 +337,20 @@ class Fleet:
 
         A suspect home takes the requests of its own sessions.
         """
-        everyone = self._everyone
-        if everyone is None:
-            everyone = self._everyone = View(self._ready())
+        if self._plain is not None and not tried:
+            return self._plain
+        ready = self._ready()
         home = None if home_id is None else self._replicas.get(home_id)
         guest = None
         if home is not None and home.state is _SUSPECT:
-            guest = None if home_id in self._ready().by_id else home
-        if not tried and not self._has_limits and guest is None:
-            return everyone
-        return View(self._ready(), tried=tried, has_limits=self._has_limits, guest=guest)
+            guest = None if home_id in ready.by_id else home
+        if tried or self._has_limits or guest is not None:
+            return View(ready, tried=tried, has_limits=self._has_limits, guest=guest)
+        if self._everyone is None:
+            self._everyone = View(ready)
+            if all(replica.state is not _SUSPECT for replica in self._replicas.values()):
+                self._plain = self._everyone
+        return self._everyone
 
     def eligible(self) -> Sequence[Candidate]:
         """Who might take a request, were it not for limits."""
@@ -369,4 +373,4 @@ class Fleet:
         return ready or [r for r in everyone if r.state is _SUSPECT]
 
     def _changed(self) -> None:
-        self._eligible = self._everyone = None
+        self._eligible = self._everyone = self._plain = None

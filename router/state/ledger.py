@@ -92,9 +92,8 @@ class Ledger:
         prefill_tokens: int = 0,
     ) -> Entry:
         """Enter a request that is dispatched now; ``tokens`` are prompt and expected output."""
-        prefill_us = max(0, round(prefill_s * _US))
         load = self._loads.get(replica_id) or self.load(replica_id)
-        entry = Entry(replica_id, session_key, tokens, prefill_us, prefill_tokens, load)
+        entry = Entry(replica_id, session_key, tokens, _whole_us(prefill_s), prefill_tokens, load)
         self._add(entry)
         return entry
 
@@ -117,7 +116,7 @@ class Ledger:
         self._remove(entry)
         entry.replica_id = replica_id
         entry.load = self.load(replica_id)
-        entry.prefill_us = max(0, round(prefill_s * _US))
+        entry.prefill_us = _whole_us(prefill_s)
         entry.prefill_tokens = prefill_tokens
         entry.has_begun = False
         self._add(entry)
@@ -157,3 +156,7 @@ class Ledger:
             self._sessions[key] = left
         else:
             del self._sessions[key]
+
+
+def _whole_us(duration_s: float) -> int:
+    return round(duration_s * _US) if duration_s > 0.0 else 0

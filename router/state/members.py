@@ -138,7 +138,7 @@ class Members:
         replica = self._fleet.get(replica_id)
         if replica is None:
             return
-        self._fleet.seen(replica, seen)
+        replica.observed = replica.report = seen
         inflight = seen.running + seen.waiting - seen.ours
         if inflight > 0:
             reported_s = replica.rate.linear_s * seen.waiting_uncached_tokens
@@ -154,7 +154,7 @@ class Members:
             self._index.bytes_per_token = ratio
             for replica in self._fleet.replicas():
                 self._set_capacity(replica)
-        self._fleet.forget_reports(now_s - _OBSERVATION_S_MAX)
+        self._fleet.forget_reports(now_s, kept_s=_OBSERVATION_S_MAX)
         ended = self._fleet.leases_ended(now_s)
         for replica_id in ended:
             self.leave(replica_id)

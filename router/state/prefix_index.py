@@ -54,7 +54,8 @@ class Match:
         while node is not None:
             held = node.held.get(replica_id)
             if held is not None:
-                return node.start + (min(held, self.n) if node is self.node else held)
+                # Beyond ``n`` the deepest node is of another prompt.
+                return node.start + (self.n if node is self.node and held > self.n else held)
             node = node.parent
         return 0
 
@@ -218,7 +219,9 @@ class PrefixIndex:
             child = node.children.get(chain[0]) if end else None
         while child is not None:
             node, run = child, child.run
-            n = min(len(run), end - at)
+            n = len(run)
+            if at + n > end:
+                n = end - at
             if run[n - 1] != chain[at + n - 1]:
                 n = _common(run, chain, at, n)
                 break

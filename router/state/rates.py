@@ -93,14 +93,19 @@ class AnswerShare:
         if not -_PAGE_TOKENS < beyond_tokens <= answered_tokens + _PAGE_TOKENS:
             return
         key = (model, dialect)
-        if key not in self._sums and len(self._sums) >= _KEYS_MAX:
-            del self._sums[next(iter(self._sums))]
-        back, answered = self._sums.get(key, (0.0, 0.0))
+        sums = self._sums.get(key)
+        if sums is None:
+            if len(self._sums) >= _KEYS_MAX:
+                del self._sums[next(iter(self._sums))]
+            sums = (0.0, 0.0)
+        back, answered = sums
         keep = _ANSWERED_MEMORY_TOKENS / (_ANSWERED_MEMORY_TOKENS + answered_tokens)
         answered = answered * keep + answered_tokens
         back = back * keep + beyond_tokens + _PAGE_TOKENS / 2
         # Pages say more of short answers than these hold: what cannot be is not carried along.
-        self._sums[key] = min(max(back, 0.0), answered), answered
+        if not 0.0 <= back <= answered:
+            back = min(max(back, 0.0), answered)
+        self._sums[key] = back, answered
 
 
 @dataclass(slots=True, frozen=True)

@@ -171,13 +171,14 @@ class Polls:
         if can_sleep and self._can_sleep:
             poll.is_asleep = True
             poll.was_refused = report is None
-        else:
-            poll.n += 1
-            at_s = poll.phase_s + poll.n * self._period_s
-            if at_s < now_s:  # answers take longer than a period
-                poll.n = self._next(poll, now_s, is_inclusive=True)
-                at_s = poll.phase_s + poll.n * self._period_s
-            kernel.at(at_s, _POLL, self._ask, poll)
+            return
+        n = poll.n + 1
+        at_s = poll.phase_s + n * self._period_s
+        if at_s < now_s:  # answers take longer than a period
+            n = self._next(poll, now_s, is_inclusive=True)
+            at_s = poll.phase_s + n * self._period_s
+        poll.n = n
+        kernel.at(at_s, _POLL, self._ask, poll)
 
     def _refused(self, poll: Poll, now_s: float) -> bool:
         """Nobody listens there; answers whether the poll may sleep."""
@@ -189,29 +190,23 @@ class Polls:
     def _told(self, poll: Poll, report: LoadReport, now_s: float) -> bool:
         """The replica is ready and told its load; answers whether the poll may sleep."""
         replica = poll.replica
-        members = self._core.members
-        known = self._core.fleet.get(replica.replica_id)
+        replica_id = replica.replica_id
+        core = self._core
+        known = core.fleet.get(replica_id)
         if known is None:
             return False
         if known.state is not _READY:
-            before = members.heard(replica.replica_id, Event.PROBE_OK, now_s)
+            before = core.members.heard(replica_id, Event.PROBE_OK, now_s)
             if before in (State.STARTING, State.DOWN) or not known.models:
-                members.described(replica.replica_id, _description(replica))
+                core.members.described(replica_id, _description(replica))
         load = known.load
-        ours = load.inflight
+        ours, backlog_s = load.inflight, load.backlog_s
         running, waiting = report.running, report.waiting
         uncached, used = report.waiting_uncached_tokens, report.used_tokens
-        members.observed(
-            replica.replica_id,
-            Observation(
-                running,
-                waiting,
-                uncached,
-                now_s,
-                ours,
-                load.backlog_s,
-                used / replica.facts.capacity_tokens,
-            ),
+        used_ratio = used / replica.facts.capacity_tokens
+        core.members.observed(
+            replica_id,
+            Observation(running, waiting, uncached, now_s, ours, backlog_s, used_ratio),
         )
         return (
             not (ours or running or waiting or uncached or used)

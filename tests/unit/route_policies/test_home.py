@@ -132,9 +132,13 @@ def test_a_cold_prompt_goes_where_the_fewest_wait_behind_it() -> None:
     assert new.ranked[0] == "r1"
 
 
-def test_the_ranking_names_fallbacks_by_backlog() -> None:
+def test_the_ranking_of_a_new_session_names_fallbacks_by_backlog() -> None:
     loads = {1: _backlog(9.0), 2: _backlog(1.0)}
-    assert Case(loads=loads).rank().ranked == ("r0", "r2", "r1")
+    assert Case(loads=loads).rank(home_id=None).ranked == ("r0", "r2", "r1")
+
+
+def test_a_session_that_stays_is_ranked_alone() -> None:
+    assert Case().rank().ranked == ("r0",)
 
 
 def test_running_answers_weigh_more_than_queued_ones_for_a_cold_prompt() -> None:
