@@ -37,6 +37,8 @@ class PromptFacts:
     body's shape could not be read (``is_readable`` false: the body is forwarded untouched).
     ``head_segments`` is how many leading segments are tools and system text: what sessions share.
     ``edit`` is the change that ``outgoing`` makes, None to forward the body as it came.
+    ``previous_id`` is the kept response that this one goes on from, and ``bound_to`` the replica that
+    alone can serve the request, as it alone keeps that response ("" for none).
     """
 
     dialect: str
@@ -52,6 +54,8 @@ class PromptFacts:
     head_segments: int = 0
     n_messages: int = 0
     edit: Edit | None = None
+    previous_id: str = ""
+    bound_to: str = ""
 
     @property
     def prompt_bytes(self) -> int:
@@ -100,6 +104,10 @@ class Tap(Protocol):
     @property
     def usage(self) -> Usage | None:
         """What the engine reported so far; final once the body has ended."""
+
+    @property
+    def kept_id(self) -> str:
+        """The id under which the replica keeps this answer, "" if it keeps none."""
 
     def feed(self, data: bytes) -> bytes:
         """Take the next body bytes; answer the bytes to pass on now (may be empty)."""

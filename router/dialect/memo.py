@@ -35,13 +35,15 @@ ASSISTANT_TURNS: Final = (Turn.ANSWER, Turn.CALLS)
 class RenderedPart(NamedTuple):
     """The segments of one message (or of the tools, or the system text), ready to be chained.
 
-    ``bare`` is the same message without its reasoning, None where it has none.
+    ``bare`` is the same message without its reasoning, None where it has none. ``phase`` is what
+    keeps items of ``/v1/responses`` that follow each other from being one message.
     """
 
     digests: tuple[bytes, ...]
     lengths_bytes: tuple[int, ...]
     turn: Turn = Turn.OTHER
     bare: RenderedPart | None = None
+    phase: str = ""
 
     @property
     def weight(self) -> int:
