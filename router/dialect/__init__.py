@@ -8,6 +8,7 @@ from router.dialect.anthropic_messages import AnthropicMessages
 from router.dialect.memo import PartMemo
 from router.dialect.openai_chat import OpenAiChat
 from router.dialect.options import DialectOptions
+from router.dialect.responses import KeptResponses, OpenAiResponses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,6 +20,8 @@ __all__ = ["FACTORIES", "DialectOptions", "dialects"]
 FACTORIES: Final[Mapping[str, Callable[[DialectOptions, PartMemo], Dialect]]] = {
     "/v1/chat/completions": OpenAiChat,
     "/v1/messages": AnthropicMessages,
+    "/v1/responses": OpenAiResponses,
+    "/v1/responses/{id}": KeptResponses,
 }
 """Request path -> dialect; a new API is a new row."""
 

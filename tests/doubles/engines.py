@@ -242,6 +242,7 @@ class Engine:
         # Without it one core spins while nothing is asked.
         flags += ["--sleep-on-idle"]
         flags += ["--reasoning-parser", "kimi_k2", "--tool-call-parser", "kimi_k2"]
+        flags += ["--enable-response-store"]
         flags += ["--max-total-tokens", str(role.capacity_tokens)]
         flags += ["--max-running-requests", str(role.max_running)]
         flags += ["--page-size", str(role.page_tokens)]

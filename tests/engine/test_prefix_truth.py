@@ -28,6 +28,7 @@ from tests.unit.api_dialects.pair_bodies import (
     Pair,
     dumps,
 )
+from tests.unit.api_dialects.responses_pairs import RESPONSES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -85,12 +86,14 @@ class Reading:
 async def read(engine: Engine, path: str, body: bytes, known: Mapping[str, Dialect]) -> Reading:
     """Let everybody read a body.
 
-    There is no asking for a messages body's tokens, but for their number: they are taken from the
-    emulator's text, and what the engine finds in its cache proves them.
+    There is no asking for the tokens of other bodies, of messages for their number at most: they are
+    taken from the emulator's text, and what the engine finds in its cache proves them.
     """
     prompt, outgoing = reading(path, body, known)
     if path == CHAT:
         return Reading(prompt, outgoing, await engine.chat_tokens(outgoing))
+    if path == RESPONSES:
+        return Reading(prompt, outgoing, await engine.text_tokens(prompt.text))
     ids, count = await asyncio.gather(engine.text_tokens(prompt.text), engine.count(outgoing))
     assert count == len(ids), prompt.text.decode()
     return Reading(prompt, outgoing, ids)
@@ -174,7 +177,7 @@ async def test_generated_messages_find_their_prefix(
     await find_cached(fine, family.path, [(each.outgoing, each.ids) for each in readings])
 
 
-@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
 async def test_pairs_of_the_table_find_their_prefix(path: str, plain: Engine, fine: Engine) -> None:
     bodies = [
         body for pair in (*SHOWN, *UNTOLD) for body in (pair.left, pair.right) if pair.path == path
