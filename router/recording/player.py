@@ -118,6 +118,7 @@ class ArrivalReader:
             ends_bytes=ends_bytes,
             head_segments=row.head_segments,
             n_messages=row.n_messages,
+            bound_to=row.bound_to,
         )
         return Arrival(self._number, row.now_s, facts)
 

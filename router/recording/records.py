@@ -142,6 +142,7 @@ class Arrive(_Record, tag=8):
     common: Count
     links: bytes
     lengths_bytes: tuple[Count, ...]
+    bound_to: str = ""
 
 
 class Retry(_Record, tag=9):
