@@ -3,7 +3,8 @@
 ::
 
     RouterError
-      ClientError          bad-request, unknown-path, method-not-allowed, bad-content-type,
+      ClientError          bad-request, unknown-path, unknown-response, method-not-allowed,
+                           bad-content-type,
                            too-large, headers-too-large, request-timeout,
                            upgrade-refused, loop-detected
       Refused              no-replica-ready, saturated, shutting-down
@@ -88,6 +89,7 @@ CODES: Final[dict[str, int]] = {
     "bad-request": 400,
     "bad-content-type": 415,
     "unknown-path": 404,
+    "unknown-response": 404,
     "method-not-allowed": 405,
     "request-timeout": 408,
     "too-large": 413,

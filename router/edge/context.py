@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from router.edge.holders import Holders
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -52,7 +54,8 @@ class Door:
     """The front door's shared parts; ``connections`` are the clients' live ones.
 
     ``arriving_bytes`` counts the bodies that have not arrived whole. ``door_id`` names this door in
-    the header by which a request that comes round to it is recognised.
+    the header by which a request that comes round to it is recognised. ``holders`` knows which replica
+    keeps which response.
     """
 
     core: RouterCore
@@ -64,5 +67,6 @@ class Door:
     new_id: Callable[[], str] = new_request_id
     door_id: str = field(default_factory=new_request_id)
     connections: set[Sweepable] = field(default_factory=set)
+    holders: Holders = field(default_factory=Holders)
     is_draining: bool = False
     arriving_bytes: int = 0
