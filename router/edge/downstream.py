@@ -285,7 +285,7 @@ class ClientConnection(asyncio.Protocol):
                 request=head,
                 request_id=self._request_id,
             )
-            exchange.start(body)
+            exchange.start(body, found.kept_id)
         except (ClientError, Refused) as error:
             self._turn_away(error, relay)
         except Exception:  # noqa: BLE001 - a fault of the router itself is answered as one

@@ -133,6 +133,11 @@ class AnswerReader:
         """What the engine reported."""
         return None if self._tap is None else self._tap.usage
 
+    @property
+    def kept_id(self) -> str:
+        """The id under which the replica keeps the answer, "" if it keeps none."""
+        return "" if self._tap is None else self._tap.kept_id
+
     def failure(self) -> UpstreamError | None:
         """Why the answer, though relayed, is no success; None if it is one."""
         head, tap = self.head, self._tap

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from router.edge.answers import JSON
+from router.edge.holders import KEPT_PATH, response_id_in
 from router.errors import ClientError
 from router.framing.writing import status_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from router.core import RouterCore
     from router.dialect.base import Dialect
@@ -24,6 +25,7 @@ _DEFAULT_PATH: Final = "/v1/chat/completions"
 _MODELS: Final = "/v1/models"
 _HEALTH: Final = "/health"
 _READING: Final = (b"GET", b"HEAD")
+_KEPT_METHODS: Final = (b"GET", b"POST", b"DELETE")
 _SHOWN: Final = 200
 """Characters of what a client sent that an error repeats."""
 
@@ -32,39 +34,46 @@ _SHOWN: Final = 200
 class Route:
     """Where one request goes. ``dialect`` shapes its errors, and serves it if ``is_generation``.
 
-    ``error`` is what is wrong with the head, None if nothing.
+    ``error`` is what is wrong with the head, None if nothing. ``kept_id`` is the response that the
+    path is about, "" if it is about none.
     """
 
     path: str
     dialect: Dialect
     is_generation: bool
     error: ClientError | None
+    kept_id: str = ""
 
 
 def route(head: RequestHead, dialects: Mapping[str, Dialect], limits: EdgeLimits) -> Route:
     """Find where a request goes, and what its head alone rules out."""
     path = head.path.decode("ascii", "replace")
-    dialect = dialects.get(path)
+    kept_id = response_id_in(path)
+    dialect = dialects.get(KEPT_PATH if kept_id else path)
     if dialect is None:
         return Route(
             path, nearest(path, dialects), is_generation=False, error=_own(path, head, dialects)
         )
     error = None
-    if head.method != b"POST":
+    methods = _KEPT_METHODS if kept_id else (b"POST",)
+    if head.method not in methods:
         error = ClientError(
-            "method-not-allowed", f"{path} takes POST, not {head.method.decode('ascii')}."
+            "method-not-allowed",
+            f"{path} takes {_listed(methods)}, not {head.method.decode('ascii')}.",
         )
     elif head.content_length is not None and head.content_length > limits.body_bytes_max:
         error = too_large(head.content_length, limits)
-    else:
+    elif not kept_id:
         error = _content_fault(head)
-    return Route(path, dialect, is_generation=True, error=error)
+    return Route(path, dialect, is_generation=True, error=error, kept_id=kept_id)
 
 
 def allowed(error: RouterError, found: Route | None) -> bytes:
     """The header line that a wrong method is owed (RFC 9110, 15.5.6); nothing for other errors."""
     if error.code != "method-not-allowed" or found is None:
         return b""
+    if found.kept_id:
+        return b"allow: GET, POST, DELETE\r\n"
     return b"allow: POST\r\n" if found.is_generation else b"allow: GET, HEAD\r\n"
 
 
@@ -112,6 +121,10 @@ def _own(path: str, head: RequestHead, dialects: Mapping[str, Dialect]) -> Clien
         method = head.method.decode("ascii")
         return ClientError("method-not-allowed", f"{path} takes GET, not {method}.")
     return None
+
+
+def _listed(methods: Sequence[bytes]) -> str:
+    return ", ".join([method.decode("ascii") for method in methods])
 
 
 def _content_fault(head: RequestHead) -> ClientError | None:
