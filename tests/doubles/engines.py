@@ -125,7 +125,7 @@ def _emulated(role: Role, *, time_scale: float) -> Running:
     words += ["--max-running-requests", str(role.max_running)]
     words += ["--context-tokens", str(CONTEXT_TOKENS)]
     words += ["--health-timeout", str(HEALTH_TIMEOUT_S)]
-    words += ["--disconnect-poll", str(DISCONNECT_POLL_S)]
+    words += ["--disconnect-poll", str(DISCONNECT_POLL_S), "--enable-response-store"]
     if role.max_queued is not None:
         words += ["--max-queued-requests", str(role.max_queued)]
     if role.api_key is not None:

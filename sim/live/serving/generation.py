@@ -37,7 +37,7 @@ FAULT_TEXT: Final = "planned fault"
 
 
 @dataclass(slots=True)
-class _Job:
+class Job:
     """One accepted request."""
 
     generation: Generation
@@ -107,6 +107,8 @@ class Generator:
             job = self._accept(call, text, dialect)
         except (BadBodyError, EngineError) as error:
             return _refused(dialect.refusal(_problem_of(error), call))
+        if call.detach is not None:
+            return web.Response(body=call.detach(job), content_type=JSON)
         try:
             if call.is_stream:
                 return await _stream(request, job, fault)
@@ -118,7 +120,7 @@ class Generator:
             else:
                 self._pacer.abandon(job.generation, poll_s=self._options.disconnect_poll_s)
 
-    def _accept(self, call: Call, text: bytes, dialect: Dialect) -> _Job:
+    def _accept(self, call: Call, text: bytes, dialect: Dialect) -> Job:
         """Hand a call, whose prompt is rendered as ``text``, to the engine.
 
         Raises:
@@ -152,7 +154,7 @@ class Generator:
             ),
             is_stream=call.is_stream,
         )
-        return _Job(
+        return Job(
             generation,
             answer,
             Cursor(answer, prompt_bytes=len(text)),
@@ -227,11 +229,12 @@ def _refused(refusal: Refusal | list[bytes]) -> web.Response:
     return web.Response(body=b"".join(refusal), headers=_EVENT_STREAM)
 
 
-async def _stream(request: web.Request, job: _Job, fault: Fault | None) -> web.StreamResponse:
+async def _stream(request: web.Request, job: Job, fault: Fault | None) -> web.StreamResponse:
     """Send the events; the head goes out before them or with the first."""
     response = web.StreamResponse(headers=_EVENT_STREAM)
     if not job.has_late_head:
         await _prepare(request, response, job)
+        await _send(request, response, job, job.writer.greeting())
     n_tokens = -1
     n_events = 0
     while job.generation.ended is None or n_tokens < 0:
@@ -257,7 +260,7 @@ async def _stream(request: web.Request, job: _Job, fault: Fault | None) -> web.S
 
 
 async def _send(
-    request: web.Request, response: web.StreamResponse, job: _Job, events: list[bytes]
+    request: web.Request, response: web.StreamResponse, job: Job, events: list[bytes]
 ) -> None:
     if events:
         if not job.has_head:
@@ -265,13 +268,13 @@ async def _send(
         await response.write(b"".join(events))
 
 
-async def _prepare(request: web.Request, response: web.StreamResponse, job: _Job) -> None:
+async def _prepare(request: web.Request, response: web.StreamResponse, job: Job) -> None:
     job.has_head = True
     await response.prepare(request)
 
 
 async def _whole(
-    request: web.Request, job: _Job, fault: Fault | None, dialect: Dialect
+    request: web.Request, job: Job, fault: Fault | None, dialect: Dialect
 ) -> web.StreamResponse:
     if fault is not None:
         if fault.kind is FaultKind.ERROR_EVENT:
