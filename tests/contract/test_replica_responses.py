@@ -11,7 +11,7 @@ import pytest
 
 from tests.doubles.engines import MODEL
 from tests.doubles.replica_calls import POLL_S, WAIT_S_MAX, chat_body, new_text, session
-from tests.doubles.replica_streams import CHAT, ENDLESS, events_of, occupied, waiting
+from tests.doubles.replica_streams import CHAT, ENDLESS, events_of, occupied, one_of_few, waiting
 
 if TYPE_CHECKING:
     import aiohttp
@@ -136,6 +136,11 @@ def check_items(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return items
 
 
+def has_called(document: dict[str, Any]) -> bool:
+    """A random model that has to call a tool fails to now and then."""
+    return bool(document["output"]) and document["output"][-1]["type"] == "function_call"
+
+
 async def test_a_whole_response(plain: Member) -> None:
     async with session(plain) as http:
         answer = await made(http, body_of(new_text(DICE, n_bytes=400)))
@@ -172,8 +177,11 @@ async def test_a_response_that_ends_of_itself(plain: Member) -> None:
 
 async def test_a_call(plain: Member) -> None:
     async with session(plain) as http:
-        answer = await made(http, body_of(**CALLS_READ))
-        _, _, *events, last = await streamed(http, body_of(**CALLS_READ))
+        answer = await one_of_few(lambda: made(http, body_of(**CALLS_READ)), has_called)
+        _, _, *events, last = await one_of_few(
+            lambda: streamed(http, body_of(**CALLS_READ)),
+            lambda events: has_called(events[-1]["response"]),
+        )
     item = answer["output"][-1]
     assert set(item) >= {"arguments", "call_id", "name", "type", "id", "status"}
     assert (item["type"], item["name"], item["status"]) == ("function_call", "read", "completed")
