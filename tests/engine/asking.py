@@ -57,7 +57,7 @@ class Engine:
 
     async def forget(self) -> None:
         """Empty the prefix cache."""
-        async with self._http.post(f"{self._url}/flush_cache") as response:
+        async with self._http.post(f"{self._url}/flush_cache?timeout=10") as response:
             assert response.status == 200, await response.text()
 
     async def usage(self, path: str, body: bytes) -> tuple[int, int]:

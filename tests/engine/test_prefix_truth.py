@@ -16,6 +16,7 @@ import pytest
 from router.dialect import DialectOptions, dialects
 from tests.engine.asking import Engine
 from tests.engine.readings import GENERATED, chat_twin, reading
+from tests.engine.responses_twins import TWINS
 from tests.engine.token_truth import Comparison, Prompt, common_length, faults
 from tests.unit.api_dialects.chain_pairs import PAIRS
 from tests.unit.api_dialects.pair_bodies import (
@@ -50,11 +51,19 @@ HIDDEN = [pair for pair in PAIRS if pair.apart in (Apart.CACHE, Apart.ADAPTER)]
 MEDIA = [pair for pair in PAIRS if pair.apart is Apart.MEDIA]
 
 SHORT_BYTES_MAX = 10_000
-SHORT = [
-    family
-    for family in GENERATED
-    if family.path == MESSAGES and all(len(pair.right) < SHORT_BYTES_MAX for pair in family.pairs)
-]
+
+
+def _short(families: Sequence[Family]) -> list[Family]:
+    """Those of which no body is long."""
+    return [
+        family
+        for family in families
+        if all(len(pair.right) < SHORT_BYTES_MAX for pair in family.pairs)
+    ]
+
+
+SHORT = _short([family for family in GENERATED if family.path == MESSAGES])
+SHORT_TWINS = _short(TWINS)
 """Where a prefill on this CPU takes no longer than a blink."""
 
 
@@ -126,7 +135,9 @@ async def compare(
     ]
 
 
-@pytest.mark.parametrize("family", GENERATED, ids=[family.name for family in GENERATED])
+@pytest.mark.parametrize(
+    "family", [*GENERATED, *TWINS], ids=[family.name for family in (*GENERATED, *TWINS)]
+)
 async def test_generated_pairs(family: Family, plain: Engine) -> None:
     assert faults(await compare(plain, family.pairs)) == []
 
@@ -168,8 +179,10 @@ async def find_cached(fine: Engine, path: str, sent: Sequence[tuple[bytes, list[
         before.append(ids)
 
 
-@pytest.mark.parametrize("family", SHORT, ids=[family.name for family in SHORT])
-async def test_generated_messages_find_their_prefix(
+@pytest.mark.parametrize(
+    "family", [*SHORT, *SHORT_TWINS], ids=[family.name for family in (*SHORT, *SHORT_TWINS)]
+)
+async def test_generated_talks_find_their_prefix(
     family: Family, plain: Engine, fine: Engine
 ) -> None:
     readings = await read_all(plain, family.pairs)
