@@ -117,8 +117,8 @@ class OpenAiResponses:
         entries = self._memo.parts(raws, _ITEM_SEED, self._item)
         found = groups(entries)
         turns = [
-            entries[indexes[0]] if len(indexes) == 1 else self._group([raws[i] for i in indexes])
-            for indexes in found
+            entries[start] if end - start == 1 else self._group(raws[start:end])
+            for start, end in found
         ]
         if self._options.is_inline_system_hoisted:
             inline = [entry for entry in turns if entry.turn is Turn.SYSTEM]
@@ -127,7 +127,8 @@ class OpenAiResponses:
         else:
             inline = []
         if turns and turns[-1].turn in ASSISTANT_TURNS:
-            turns[-1] = last_group([raws[i] for i in found[-1]], turns[-1])
+            start, end = found[-1]
+            turns[-1] = last_group(raws[start:end], turns[-1])
         return self._assembled(parsed, [*inline, *turns]), None
 
     def _of_text(self, parsed: TextBody) -> tuple[Assembled, Edit | None]:
@@ -135,10 +136,8 @@ class OpenAiResponses:
 
     def _group(self, raws: list[msgspec.Raw]) -> RenderedPart:
         """Items that become one message; remembered as one."""
-        digest = xxhash.xxh3_128(seed=_GROUP_SEED)
-        for raw in raws:
-            digest.update(raw)
-        return self._memo.part(digest.digest(), lambda: rendered_group(raws))
+        key = xxhash.xxh3_128_digest(b"".join(raws), _GROUP_SEED)
+        return self._memo.get(key) or self._memo.part(key, lambda: rendered_group(raws))
 
     def _message(self, role: str, text: str) -> RenderedPart:
         key = xxhash.xxh3_128_digest(text.encode(), _TEXT_SEED) + role.encode()

@@ -30,12 +30,16 @@ _STATE_MARK: Final = "sglang-reasoning-v1."
 _STATE_BYTES_MAX: Final = 4 << 20
 """A reasoning that unpacks to more is taken as it was sent: a small body must not fill the memory."""
 
-_THOUGHT: Final = "\0thought"
-"""The phase of a reasoning item: whatever the assistant says next joins it."""
+_OTHER: Final = ""
+_SPOKEN: Final = "+"
+_THOUGHT: Final = "+?"
+_DROPPED: Final = "-"
+"""What is kept as an item's phase: nobody's, the assistant's with its phase behind the sign, a
+reasoning (whatever the assistant says next joins it), and nothing at all."""
 
 _TEXT_KINDS: Final = ("input_text", "output_text")
 _NOT_SHOWN: Final = ("id", "status", "type")
-_NOTHING: Final = RenderedPart((), ())
+_NOTHING: Final = RenderedPart((), (), phase=_DROPPED)
 
 Message = dict[str, Any]
 
@@ -60,29 +64,27 @@ def rendered_item(raw: msgspec.Raw, *, is_system_hoisted: bool) -> RenderedPart:
         return RenderedPart(*segments_of([unknown]))
     if rendered.turn not in ASSISTANT_TURNS:
         return rendered
-    phase = _THOUGHT if _is_thought(shown) else str(shown.get("phase") or "")
+    phase = _THOUGHT if _is_thought(shown) else f"{_SPOKEN}{shown.get('phase') or ''}"
     return rendered._replace(phase=phase)
 
 
-def groups(entries: Sequence[RenderedPart]) -> list[tuple[int, ...]]:
-    """Indexes of items by the message they become; dropped ones are left out."""
-    found: list[tuple[int, ...]] = []
-    open_phase: str | None = None
+def groups(entries: Sequence[RenderedPart]) -> list[tuple[int, int]]:
+    """Where the items of each message begin and end; the first and the last are not dropped ones."""
+    found: list[tuple[int, int]] = []
+    start, before = 0, _OTHER
     for index, entry in enumerate(entries):
-        if not entry.digests:
+        phase = entry.phase
+        if phase == _OTHER:
+            found.append((index, index + 1))
+        elif phase == _DROPPED:
             continue
-        if entry.turn not in ASSISTANT_TURNS:
-            open_phase = None
-            found.append((index,))
-            continue
-        phase = "" if entry.phase == _THOUGHT else entry.phase
-        if open_phase is not None and open_phase in (phase, _THOUGHT):
-            found[-1] += (index,)
-            if open_phase == _THOUGHT:
-                open_phase = entry.phase
+        elif before == _OTHER or (phase if phase != _THOUGHT else _SPOKEN) != before != _THOUGHT:
+            start = index
+            found.append((index, index + 1))
         else:
-            found.append((index,))
-            open_phase = entry.phase
+            found[-1] = (start, index + 1)
+            phase = phase if before == _THOUGHT else before
+        before = phase
     return found
 
 
