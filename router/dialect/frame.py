@@ -131,8 +131,11 @@ class BodyReader(Generic[BodyT]):
             session_key=identity.key,
             session_source=identity.source,
             parent_key=identity.parent_key,
-            previous_id=_text(field("previous_response_id")) if self._has_previous else "",
+            previous_id=self._previous_id(field("previous_response_id")),
         )
+
+    def _previous_id(self, raw: msgspec.Raw) -> str:
+        return _text(raw) if raw and self._has_previous else ""
 
 
 def _text(raw: msgspec.Raw) -> str:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from router.errors import RouterError
 
 _ITEM_SEED: Final = 21
-_GROUP_SEED: Final = 22
 _TOOLS_SEED: Final = 23
 _TEXT_SEED: Final = 24
 _EFFORT_DEFAULT: Final = b'"medium"'
@@ -117,7 +116,7 @@ class OpenAiResponses:
         entries = self._memo.parts(raws, _ITEM_SEED, self._item)
         found = groups(entries)
         turns = [
-            entries[start] if end - start == 1 else self._group(raws[start:end])
+            entries[start] if end - start == 1 else self._group(entries[start:end], raws[start:end])
             for start, end in found
         ]
         if self._options.is_inline_system_hoisted:
@@ -134,9 +133,9 @@ class OpenAiResponses:
     def _of_text(self, parsed: TextBody) -> tuple[Assembled, Edit | None]:
         return self._assembled(parsed, [self._message("user", parsed.text)]), None
 
-    def _group(self, raws: list[msgspec.Raw]) -> RenderedPart:
+    def _group(self, entries: list[RenderedPart], raws: list[msgspec.Raw]) -> RenderedPart:
         """Items that become one message; remembered as one."""
-        key = xxhash.xxh3_128_digest(b"".join(raws), _GROUP_SEED)
+        key = b"".join([entry.key for entry in entries])
         return self._memo.get(key) or self._memo.part(key, lambda: rendered_group(raws))
 
     def _message(self, role: str, text: str) -> RenderedPart:

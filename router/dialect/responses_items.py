@@ -12,6 +12,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import xxhash
 
 from hashing.canonical import message, part
 from hashing.segments import segments_of
@@ -23,6 +24,7 @@ from router.dialect.render import ShapeError, need_list, need_object, need_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_ITEM_SEED: Final = 22
 _UNKNOWN: Final = "i"
 _ASSISTANT: Final = "assistant"
 _DEVELOPER_LABEL: Final = "Developer instructions:"
@@ -65,7 +67,7 @@ def rendered_item(raw: msgspec.Raw, *, is_system_hoisted: bool) -> RenderedPart:
     if rendered.turn not in ASSISTANT_TURNS:
         return rendered
     phase = _THOUGHT if _is_thought(shown) else f"{_SPOKEN}{shown.get('phase') or ''}"
-    return rendered._replace(phase=phase)
+    return rendered._replace(phase=phase, key=xxhash.xxh3_128_digest(raw, _ITEM_SEED))
 
 
 def groups(entries: Sequence[RenderedPart]) -> list[tuple[int, int]]:
