@@ -16,13 +16,16 @@ _TOO_MANY: Final = 429
 _CLIENTS_MIN: Final = 400
 _SERVERS_MIN: Final = 500
 _TYPE: Final = "response.failed"
+_TOO_LONG: Final = "context length"
+"""In SGLang's words for a prompt that does not fit."""
 
 
 def failed_event(error: RouterError) -> bytes:
     """A ``response.failed`` whose code says whether to send the request again.
 
     Codex takes ``rate_limit_exceeded`` for a reason to wait as long as the text says, most other
-    codes for one to try again, ``invalid_prompt`` for the end of the turn; it gives up on
+    codes for one to try again, ``invalid_prompt`` for the end of the turn and
+    ``context_length_exceeded`` for a conversation to be compacted; it gives up on
     ``server_is_overloaded`` and ``slow_down``, which are never said here.
     """
     message = error.message.encode("utf-8", "replace").decode()
@@ -31,7 +34,8 @@ def failed_event(error: RouterError) -> bytes:
         wait_s = max(1, math.ceil(error.retry_after_s))
         message = f"{message} Please try again in {wait_s}s."
     elif _CLIENTS_MIN <= error.http_status < _SERVERS_MIN and error.http_status != _TOO_MANY:
-        code = "invalid_prompt"
+        is_too_long = _TOO_LONG in message
+        code = "context_length_exceeded" if is_too_long else "invalid_prompt"
     else:
         code = "server_error"
     response = {

@@ -275,6 +275,7 @@ REFUSED: list[tuple[dict[str, Any], int, str | None]] = [
     ({"model": "another"}, 404, "model"),
     ({"background": True, "store": False}, 400, "store"),
     ({"tool_choice": {"type": "function", "name": "x"}}, 400, "tool_choice"),
+    ({"tool_choice": "required", "tools": [{"type": "web_search"}]}, 400, None),
     ({"input": [{"type": "invented"}]}, 400, None),
     ({"input": 3}, 400, None),
     ({"temperature": -1.0}, 400, None),

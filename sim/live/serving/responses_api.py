@@ -206,6 +206,11 @@ class ResponsesDialect:
                 status=HTTPStatus.NOT_FOUND,
             )
         choice = body.effective_choice
+        if body.tool_choice == "required" and not body.has_calls:
+            raise RefusedResponseError(
+                'tool_choice="required" requires at least one tool with type="function" or '
+                'type="custom"; other built-in tool types cannot be forced.'
+            )
         if isinstance(choice, dict) and choice["name"] not in [
             tool.name for tool in body.tools if tool.type in ("function", "custom")
         ]:

@@ -212,6 +212,9 @@ def test_a_client_is_told_that_its_own_fault_stays_one() -> None:
         "code": "invalid_prompt",
         "message": "Too long.",
     }
+    text = "The input (9 tokens) is longer than the model's context length (8 tokens)."
+    long = UpstreamStatus("upstream-status", text, http_status=400)
+    assert told(long)["code"] == "context_length_exceeded"
     assert (
         told(UpstreamStatus("upstream-status", "Slow.", http_status=429))["code"] == "server_error"
     )
