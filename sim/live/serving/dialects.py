@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         StreamOptions,
         TemplateDefaults,
     )
-    from sim.live.serving.generation import Job
+    from sim.live.serving.jobs import Job
     from sim.live.serving.wire import Problem, Writer
 
 

@@ -5,64 +5,33 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from sim.engine.requests import EngineError, EngineRequest, QueueFull
 from sim.live.rendering import pages, template
-from sim.live.rendering.answer import Answer, Cursor, Wish, compose
+from sim.live.rendering.answer import Cursor, Wish, compose
 from sim.live.rendering.bodies import BadBodyError, UnreadableBodyError
 from sim.live.serving.faults import FaultKind, FaultPlan, break_connection
+from sim.live.serving.jobs import Job
 from sim.live.serving.wire import (
     BAD_REQUEST,
     QUEUE_FULL_TEXT,
     UNAVAILABLE,
     Problem,
     Refusal,
-    Usage,
-    Writer,
 )
 
 if TYPE_CHECKING:
     from sim.live.serving.dialects import Call, Dialect
     from sim.live.serving.faults import Fault
     from sim.live.serving.options import EmulatorOptions
-    from sim.live.serving.pacer import Generation, Pacer
+    from sim.live.serving.pacer import Pacer
 
 JSON: Final = "application/json"
 _EVENT_STREAM: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
 FAULT_TEXT: Final = "planned fault"
-
-
-@dataclass(slots=True)
-class Job:
-    """One accepted request."""
-
-    generation: Generation
-    answer: Answer
-    cursor: Cursor
-    writer: Writer
-    has_late_head: bool
-    has_head: bool = False
-
-    def usage(self) -> Usage:
-        """The token counts as they stand; all 0 if it ended before it began."""
-        generation = self.generation
-        if generation.ended is not None and generation.began is None:
-            return Usage(0, 0, 0)
-        return Usage(
-            prompt_tokens=generation.prompt_tokens,
-            output_tokens=generation.n_tokens,
-            cached_tokens=generation.cached_tokens,
-            reasoning_tokens=self.cursor.reasoning_tokens(generation.n_tokens),
-        )
-
-    @property
-    def finish(self) -> str:
-        """Why it ended, in the chat API's words."""
-        return "abort" if self.generation.is_aborted else self.answer.finish
 
 
 class Generator:

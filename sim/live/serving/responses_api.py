@@ -26,7 +26,8 @@ from sim.live.serving.wire import BAD_REQUEST, Refusal, encode
 if TYPE_CHECKING:
     from sim.live.rendering.answer import CallSpan
     from sim.live.rendering.bodies import TemplateDefaults
-    from sim.live.serving.generation import Generator, Job
+    from sim.live.serving.generation import Generator
+    from sim.live.serving.jobs import Job
     from sim.live.serving.options import EmulatorOptions
     from sim.live.serving.pacer import Pacer
     from sim.live.serving.wire import Problem, Writer

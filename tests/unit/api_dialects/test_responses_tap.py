@@ -8,6 +8,7 @@ import pytest
 
 from router.dialect import DialectOptions, dialects
 from router.dialect.base import StreamFault, Tap, Usage
+from router.dialect.errors import openai_error
 from router.dialect.sse import event_data, split_events
 from router.errors import CODES, RouterError, UpstreamStatus
 from tests.doubles.responses_bytes import (
@@ -195,7 +196,7 @@ def told(error: RouterError) -> dict[str, object]:
 @pytest.mark.parametrize("code", CODES)
 def test_every_code_has_a_body_and_an_event(code: str) -> None:
     error = RouterError(code, "What happened.")
-    assert json.loads(DIALECT.error_body(error))["error"]["code"] == code
+    assert json.loads(DIALECT.error_body(error)) == json.loads(openai_error(error))
     said = told(error)
     assert said["message"] == "What happened."
     assert said["code"] in ("server_error", "invalid_prompt")
