@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
     from router.dialect.base import Dialect
 
-__all__ = ["FACTORIES", "DialectOptions", "dialects"]
+__all__ = ["FACTORIES", "METHODS", "DialectOptions", "dialects"]
 
 FACTORIES: Final[Mapping[str, Callable[[DialectOptions, PartMemo], Dialect]]] = {
     "/v1/chat/completions": OpenAiChat,
     "/v1/messages": AnthropicMessages,
 }
-"""Request path -> dialect; a new API is a new row."""
+"""Request path -> dialect; a new API is a new row. A path may have one variable part, in braces."""
+
+METHODS: Final[Mapping[str, tuple[bytes, ...]]] = {}
+"""The methods of those paths that take others than POST."""
 
 
 def dialects(options: DialectOptions) -> Mapping[str, Dialect]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from router.core import RouterCore
-    from router.dialect.base import Dialect
     from router.edge.limits import EdgeLimits
+    from router.edge.routes import Routes
     from router.edge.upstream import UpstreamPool
     from router.state.history import RequestRecord
 
@@ -56,7 +56,7 @@ class Door:
     """
 
     core: RouterCore
-    dialects: Mapping[str, Dialect]
+    routes: Routes
     limits: EdgeLimits
     observer: Observer
     now_s: Callable[[], float]

@@ -10,6 +10,7 @@ import uvloop
 from router.edge.context import Door
 from router.edge.downstream import ClientConnection
 from router.edge.memory import keep_large_blocks
+from router.edge.routes import Routes
 from router.edge.upstream import UpstreamPool
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class FrontDoor:
         assert dialects, "a front door without a dialect serves nothing"
         self._door = Door(
             core=core,
-            dialects=dialects,
+            routes=Routes(dialects),
             limits=limits,
             observer=observer,
             now_s=now_s,
