@@ -26,7 +26,7 @@ from pydantic import (
 
 from router.errors import ConfigError
 from router.policy.registry import POLICIES
-from router.state.fleet import parse_url
+from router.state.addresses import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

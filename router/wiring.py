@@ -29,7 +29,8 @@ from router.recording.chains import LINKS_MAX
 from router.recording.recorded_core import RecordedCore
 from router.recording.records import Header
 from router.recording.seal import Seal
-from router.state.fleet import ReplicaSpec, parse_url
+from router.state.addresses import parse_url
+from router.state.fleet import ReplicaSpec
 from router.tasks import spawn
 
 if TYPE_CHECKING:

@@ -210,6 +210,8 @@ class RecordedCore(RouterCore):
                 common=shared.common,
                 links=seal.links(new),
                 lengths_bytes=lengths_of(facts.ends_bytes, shared),
+                work=facts.work,
+                is_any_model=not facts.model,
             )
         )
 
@@ -277,6 +279,7 @@ class _RecordedMembers(Members):
                     profile=said.profile,
                     models=tuple([self._seal.model(name) for name in said.models]),
                     reports_cached=said.reports_cached,
+                    adapters=tuple([self._seal.model(name) for name in said.adapters]),
                 )
             )
         super().described(replica_id, said)
