@@ -47,7 +47,7 @@ _GENERATION: Final = Work.GENERATION
 
 @dataclass(slots=True)
 class PromptFacts:
-    """What the router knows of one request before it decides. Not changed after it is built.
+    """What the router knows of one request before it decides. Not changed once names are resolved.
 
     ``chain[i]`` identifies everything rendered up to the end of segment ``i``; ``ends_bytes[i]`` is
     the number of canonical bytes up to there. Both have one entry a segment and are empty if the

@@ -110,7 +110,7 @@ class Drill:
         session = _Session(
             key=f"session-{n}",
             source=source if is_named else SessionSource.CHAIN,
-            model=dice.choice(("kimi-k2.6", "kimi-k2.6:tuned", "other", "")),
+            model=dice.choice(("kimi-k2.6", "kimi-k2.6:tuned", "qwen3", "")),
             dialect=dice.choice(("openai-chat", "anthropic-messages")),
             parent_key=f"session-{n - 1}" if n and dice.random() < 0.2 else None,
             segments=list(self._head),
@@ -246,7 +246,7 @@ class Drill:
             Description(
                 capacity_tokens=self.dice.choice((None, 30_000)),
                 profile=self.dice.choice((None, "b200-tp4-fp8")),
-                models=("kimi-k2.6", "other")[: self.dice.choices((0, 1, 2), [1, 1, 18])[0]],
+                models=("kimi-k2.6", "qwen3")[: self.dice.choices((0, 1, 2), [1, 1, 18])[0]],
                 reports_cached=self.dice.random() < 0.8,
                 adapters=self.dice.choices(((), ("kimi-k2.6:tuned",)), [9, 1])[0],
             ),
