@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from router.dialect import METHODS
+from router.dialect.calls import OtherPath
+from router.edge.engine_paths import EnginePaths
 from router.errors import ClientError
 
 if TYPE_CHECKING:
@@ -33,12 +35,13 @@ class Row:
     """One line of the table: the requests of a path that go to a replica.
 
     ``path`` may have one variable part, a step in braces: ``/v1/things/{id}/cancel``.
-    ``dialect`` reads the requests and shapes their errors.
+    ``dialect`` reads the requests and shapes their errors. ``takes_all``: any method and content.
     """
 
     path: str
     methods: tuple[bytes, ...]
     dialect: Dialect
+    takes_all: bool = False
 
 
 @dataclass(slots=True)
@@ -60,11 +63,16 @@ class Route:
 class Routes:
     """The table of paths."""
 
-    def __init__(self, dialects: Mapping[str, Dialect]) -> None:
-        """``dialects`` by path, which may be a pattern with one variable part."""
+    def __init__(self, dialects: Mapping[str, Dialect], engine_paths: Sequence[str] = ()) -> None:
+        """``dialects`` by path, which may be a pattern with one variable part.
+
+        ``engine_paths`` go to a replica as they are: whole paths, or beginnings with ``*`` behind.
+        """
         self._dialects = dialects
         self._exact: dict[str, Row] = {}
         self._patterns: list[tuple[re.Pattern[str], Row]] = []
+        self._engine_paths = EnginePaths(engine_paths)
+        self._other = Row("", (), OtherPath(), takes_all=True)
         for path, dialect in dialects.items():
             row = Row(path, METHODS.get(path, _POST), dialect)
             before, brace, behind = path.partition("{")
@@ -78,13 +86,17 @@ class Routes:
     def find(self, path: str) -> tuple[Row, str] | None:
         """The row that serves a path, and what its variable part is; None if none does."""
         row = self._exact.get(path)
+        if row is None and "%" in path:  # the engine reads it decoded
+            path = unquote(path)
+            row = self._exact.get(path)
         if row is not None:
             return row, ""
         for pattern, row in self._patterns:
             match = pattern.fullmatch(path)
             if match is not None:
                 return row, match.group(1)
-        return None
+        is_other = not is_own(path) and self._engine_paths.has(path)
+        return (self._other, "") if is_other else None
 
     def nearest(self, path: str) -> Dialect:
         """The dialect whose errors a client of this path reads: by its first steps, else OpenAI's."""
@@ -101,26 +113,26 @@ class Routes:
     @property
     def served(self) -> str:
         """All paths, for the person who asked for another one."""
-        return ", ".join((*self._dialects, MODELS, HEALTH))
+        return ", ".join((*self._dialects, MODELS, HEALTH, *self._engine_paths.listed))
 
 
 def route(head: RequestHead, routes: Routes, limits: EdgeLimits) -> Route:
     """Find where a request goes, and what its head alone rules out."""
     path = head.path.decode("ascii", "replace")
     found = routes.find(path)
-    if found is None and "%" in path:
-        found = routes.find(unquote(path))  # the engine reads it so
     if found is None:
         error = _own_error(path, head, routes)
         return Route(path, routes.shaped(path, head), is_forwarded=False, error=error)
     row, variable = found
     error = None
-    if head.method not in row.methods:
+    if row.takes_all:
+        pass
+    elif head.method not in row.methods:
         error = _wrong_method(path, head, row.methods)
-    elif head.content_length is not None and head.content_length > limits.body_bytes_max:
-        error = too_large(head.content_length, limits)
     elif head.method not in _READING:
         error = _content_fault(head)
+    if head.content_length is not None and head.content_length > limits.body_bytes_max:
+        error = error or too_large(head.content_length, limits)
     return Route(
         path, row.dialect, is_forwarded=True, error=error, methods=row.methods, variable=variable
     )
@@ -147,9 +159,14 @@ def too_large(body_bytes: int, limits: EdgeLimits) -> ClientError:
     )
 
 
+def is_own(path: str) -> bool:
+    """The router answers this path itself."""
+    return path in (HEALTH, MODELS) or path.startswith(MODELS + "/")
+
+
 def _own_error(path: str, head: RequestHead, routes: Routes) -> ClientError | None:
     """What is wrong with a request that no replica gets."""
-    if path not in (HEALTH, MODELS) and not path.startswith(MODELS + "/"):
+    if not is_own(path):
         return ClientError(
             "unknown-path",
             f"There is nothing at {path[:_SHOWN]!r}; served here: {routes.served}.",
