@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from router.edge.routes import Routes
     from router.edge.upstream import UpstreamPool
     from router.state.history import RequestRecord
+    from router.state.names import ModelNames
 
 
 class Observer(Protocol):
@@ -57,6 +58,7 @@ class Door:
 
     core: RouterCore
     routes: Routes
+    names: ModelNames
     limits: EdgeLimits
     observer: Observer
     now_s: Callable[[], float]

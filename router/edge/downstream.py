@@ -266,7 +266,7 @@ class ClientConnection(asyncio.Protocol):
             if found.error is not None:
                 raise found.error  # noqa: TRY301 - one place answers all errors
             if not found.is_forwarded:
-                fields, answer = own_answer(found.path, door.core)
+                fields, answer = own_answer(found.path, head, door)
                 relay.whole(fields, answer)
                 return
             if passed_through(head.headers, door.door_id):
