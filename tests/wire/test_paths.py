@@ -38,7 +38,10 @@ ANTHROPIC = "anthropic-version: 2023-06-01\r\n"
 
 async def named(call: Call) -> None:
     """Answer with what was asked: the path, and the port that heard it."""
-    answer = {"heard": call.head.split(b"\r\n")[0].decode(), "body": call.body.decode("utf-8", "replace")}
+    answer = {
+        "heard": call.head.split(b"\r\n")[0].decode(),
+        "body": call.body.decode("utf-8", "replace"),
+    }
     await call.send(whole(json.dumps(answer).encode()))
 
 
