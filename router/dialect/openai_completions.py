@@ -75,7 +75,10 @@ class OpenAiCompletions:
         return errors.openai_error_event(error)
 
     def _rendered(self, parsed: CompletionBody) -> tuple[Assembled, Edit | None]:
-        parts = plain_prompt.rendered(decoded(parsed.prompt), rest=parsed.suffix or "")
+        prompt = decoded(parsed.prompt)
+        if isinstance(prompt, list) and any(prompt):  # one that is empty altogether it refuses
+            plain_prompt.refuse_empty_text(prompt)
+        parts = plain_prompt.rendered(prompt, rest=parsed.suffix or "")
         adapter = self._options.adapter_of(parsed.model) or decoded(parsed.lora_path)
         settings = render.settings_bytes((("adapter", adapter),))
         edit = usage_edit(parsed.stream, parsed.stream_options, self._options)

@@ -14,6 +14,7 @@ from hashing.canonical import END, part
 from hashing.segments import segments_of
 from router.dialect.memo import RenderedPart, Turn
 from router.dialect.render import ShapeError
+from router.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,16 @@ def rendered(prompt: object, *, rest: str = "") -> list[RenderedPart]:
     if rest:
         parts.append(_part(part(_REST, rest.encode())))
     return parts
+
+
+def refuse_empty_text(prompt: object) -> None:
+    """Refuse a text without a token: SGLang 0.5.23 ends on one that it does not refuse itself.
+
+    Raises:
+        ClientError: there is an empty text (``bad-request``).
+    """
+    if prompt == "" or (isinstance(prompt, list) and "" in prompt):
+        raise ClientError("bad-request", "a prompt is an empty text: send at least one token")
 
 
 def _batch(prompt: object) -> Sequence[Any]:

@@ -86,7 +86,10 @@ class SglangGenerate:
             raise ShapeError("a prompt of embeddings")
         # SGLang reads the ids where both are there.
         prompt = decoded(parsed.input_ids)
-        parts = plain_prompt.rendered(decoded(parsed.text) if prompt is None else prompt)
+        if prompt is None:
+            prompt = decoded(parsed.text)
+            plain_prompt.refuse_empty_text(prompt)
+        parts = plain_prompt.rendered(prompt)
         parsed.max_tokens = _limit(parsed.sampling_params)
         settings = render.settings_bytes(
             (

@@ -165,6 +165,21 @@ def test_what_cannot_be_read_is_forwarded_untouched(path: str, body: dict[str, A
     assert TABLE[path].outgoing(raw, facts) == (raw, False)
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (COMPLETIONS, {"prompt": ["x", ""]}),
+        (GENERATE, {"text": ""}),
+        (GENERATE, {"text": ["x", ""]}),
+    ],
+)
+def test_an_empty_text_that_would_end_the_engine_is_refused(
+    path: str, body: dict[str, Any]
+) -> None:
+    with pytest.raises(ClientError, match="empty text"):
+        read(path, **body)
+
+
 @pytest.mark.parametrize("path", [COMPLETIONS, GENERATE, "/v1/embeddings", "/v1/tokenize"])
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'"x"', b"\xff", b'{"model":"\\ud800"}'])
 def test_what_is_no_json_object_is_refused(path: str, raw: bytes) -> None:
