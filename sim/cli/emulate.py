@@ -61,6 +61,10 @@ _Hoist = Annotated[
     bool, typer.Option(help="Move inline system messages of /v1/messages to the head.")
 ]
 
+_Embedding = Annotated[
+    bool, typer.Option("--is-embedding", help="Answer /v1/embeddings and /v1/rerank.")
+]
+
 
 @_app.command()
 def _emulate_command(
@@ -84,6 +88,7 @@ def _emulate_command(
     reasoning_ratio: _Reasoning = 0.25,
     preserve_thinking: _Preserve = False,
     hoist_system: _Hoist = False,
+    is_embedding: _Embedding = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run emulated replicas: SGLang's HTTP surface over the engine model, no GPU."""
@@ -108,6 +113,7 @@ def _emulate_command(
         disconnect_poll_s=disconnect_poll,
         reasoning_ratio=reasoning_ratio,
         output_tokens=output_tokens,
+        is_embedding=is_embedding,
         template=TemplateDefaults(preserve_thinking, hoist_system),
     )
     _log_from(log_level)

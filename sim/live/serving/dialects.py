@@ -37,7 +37,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Call:
-    """What a body asks for, whatever its dialect."""
+    """What a body asks for, whatever its dialect.
+
+    ``texts`` are prompts that no template renders. Several of them are a batch, and each is a call
+    of its own then, with its ``index``.
+    """
 
     prompt: Prompt
     model: str
@@ -49,6 +53,10 @@ class Call:
     cache_salt: str | None = None
     stream_options: StreamOptions | None = None
     emulate: EmulateAsk | None = None
+    texts: tuple[bytes, ...] = ()
+    is_batch: bool = False
+    is_echoed: bool = False
+    index: int | None = None
 
 
 class Dialect(Protocol):

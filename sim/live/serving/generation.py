@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
 
@@ -23,6 +23,7 @@ from sim.live.serving.wire import (
     Refusal,
     Usage,
     Writer,
+    encode,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from sim.live.serving.faults import Fault
     from sim.live.serving.options import EmulatorOptions
     from sim.live.serving.pacer import Generation, Pacer
+    from sim.live.serving.wire import BatchWriter
 
 JSON: Final = "application/json"
 _EVENT_STREAM: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
@@ -100,23 +102,28 @@ class Generator:
         try:
             require_json(request)
             call = dialect.read(body, self._options.template)
-            text = template.render(call.prompt)
+            texts = call.texts or (template.render(call.prompt),)
         except BadBodyError as error:
             return _refused(dialect.unreadable(error))
+        jobs: list[_Job] = []
         try:
-            job = self._accept(call, text, dialect)
-        except (BadBodyError, EngineError) as error:
-            return _refused(dialect.refusal(_problem_of(error), call))
-        try:
+            try:
+                for each, text in zip(_calls(call), texts, strict=True):
+                    jobs.append(self._accept(each, text, dialect))
+            except (BadBodyError, EngineError) as error:
+                return _refused(dialect.refusal(_problem_of(error), call))
+            if call.is_batch:
+                return await _batch(request, jobs, is_stream=call.is_stream)
             if call.is_stream:
-                return await _stream(request, job, fault)
-            return await _whole(request, job, fault, dialect)
+                return await _stream(request, jobs[0], fault)
+            return await _whole(request, jobs[0], fault, dialect)
         finally:
             # Only a stream that has its head is followed closely enough to see its client leave.
-            if job.has_head:
-                self._pacer.cancel(job.generation.rid)
-            else:
-                self._pacer.abandon(job.generation, poll_s=self._options.disconnect_poll_s)
+            for job in jobs:
+                if job.has_head:
+                    self._pacer.cancel(job.generation.rid)
+                else:
+                    self._pacer.abandon(job.generation, poll_s=self._options.disconnect_poll_s)
 
     def _accept(self, call: Call, text: bytes, dialect: Dialect) -> _Job:
         """Hand a call, whose prompt is rendered as ``text``, to the engine.
@@ -203,6 +210,49 @@ class Generator:
             tool_call=None if asked is None else asked.tool_call,
             call_index=sum(len(message.tool_calls or ()) for message in call.prompt.messages),
         )
+
+
+def _calls(call: Call) -> list[Call]:
+    """The calls of a batch, each with an id of its own, or the one there is."""
+    if not call.is_batch:
+        return [call]
+    return [
+        replace(call, index=index, rid=call.rid and f"{call.rid}_{index}")
+        for index in range(len(call.texts))
+    ]
+
+
+async def _batch(request: web.Request, jobs: list[_Job], *, is_stream: bool) -> web.StreamResponse:
+    """All answers of a batch: one document, or their events as each is whole."""
+    writer = cast("BatchWriter", jobs[0].writer)
+    if not is_stream:
+        parts = []
+        for job in jobs:
+            while job.generation.ended is None:
+                await job.generation.changed()
+            parts.append(_part(job))
+        usages = [job.usage() for job in jobs]
+        text = encode(writer.joined(parts, usages))
+        return web.Response(body=text, content_type=JSON)
+    response = web.StreamResponse(headers=_EVENT_STREAM)
+    for job in jobs:
+        job.has_head = True
+    await response.prepare(request)
+    for job in jobs:
+        while job.generation.ended is None:
+            await job.generation.changed()
+        usage = job.usage()
+        events = job.writer.piece(job.cursor.upto(usage.output_tokens), usage)
+        await response.write(b"".join(events + job.writer.closing(job.finish, usage)))
+    await response.write(b"".join(writer.end([job.usage() for job in jobs])))
+    await response.write_eof()
+    return response
+
+
+def _part(job: _Job) -> dict[str, Any]:
+    usage = job.usage()
+    visible = job.cursor.upto(usage.output_tokens)
+    return cast("BatchWriter", job.writer).part(job.answer, visible, job.finish, usage)
 
 
 def _problem_of(error: BadBodyError | EngineError) -> Problem:
