@@ -93,10 +93,12 @@ def texts_of(prompt: object, what: str) -> tuple[list[bytes], bool]:
         BadBodyError: there is none, or it has no token.
         UnreadableBodyError: it is neither a text, nor token ids, nor a list of either.
     """
+    if not isinstance(prompt, str | list):
+        raise UnreadableBodyError(f"{what}: a text, token ids, or a list of either")
     if not prompt or (isinstance(prompt, list) and not any(prompt)):
         raise BadBodyError(f"{what} cannot be empty")
     is_batch = isinstance(prompt, list) and not isinstance(prompt[0], int)
-    batch = prompt if is_batch and isinstance(prompt, list) else [prompt]
+    batch = prompt if is_batch else [prompt]
     return [_text_of(each, what) for each in batch], is_batch
 
 
