@@ -3,9 +3,9 @@
 ::
 
     RouterError
-      ClientError          bad-request, unknown-path, unknown-response, method-not-allowed,
-                           bad-content-type,
-                           too-large, headers-too-large, request-timeout,
+      ClientError          bad-request, unknown-path, unknown-model, unknown-response,
+                           method-not-allowed,
+                           bad-content-type, too-large, headers-too-large, request-timeout,
                            upgrade-refused, loop-detected
       Refused              no-replica-ready, saturated, shutting-down
       UpstreamError
@@ -90,6 +90,7 @@ CODES: Final[dict[str, int]] = {
     "bad-content-type": 415,
     "unknown-path": 404,
     "unknown-response": 404,
+    "unknown-model": 404,
     "method-not-allowed": 405,
     "request-timeout": 408,
     "too-large": 413,

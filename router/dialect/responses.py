@@ -12,10 +12,10 @@ from typing_extensions import override
 from hashing.chain import root
 from hashing.segments import segments_of
 from router.dialect import errors, render, template_kwargs
-from router.dialect.base import PromptFacts
+from router.dialect.base import PromptFacts, Work
 from router.dialect.frame import NO_RAW, BodyReader, Envelope
 from router.dialect.memo import ASSISTANT_TURNS, RenderedPart, Turn
-from router.dialect.reading import adapter, assembled, decoded, is_given, without_old_reasoning
+from router.dialect.reading import assembled, decoded, is_given, without_old_reasoning
 from router.dialect.render import need_list, need_object
 from router.dialect.responses_errors import failed_event
 from router.dialect.responses_items import groups, last_group, rendered_group, rendered_item
@@ -52,8 +52,6 @@ class ResponsesBody(Envelope, gc=False, kw_only=True):
     instructions: str | None = None
     reasoning: msgspec.Raw = NO_RAW
     chat_template_kwargs: msgspec.Raw = NO_RAW
-    cache_salt: msgspec.Raw = NO_RAW
-    extra_key: msgspec.Raw = NO_RAW
 
 
 class ItemsBody(ResponsesBody, gc=False, kw_only=True):
@@ -150,9 +148,7 @@ class OpenAiResponses:
             turns = [self._message("system", parsed.instructions), *turns]
         settings = render.settings_bytes(
             (
-                ("adapter", adapter(parsed.model)),
-                ("cache_salt", decoded(parsed.cache_salt) or None),
-                ("extra_key", decoded(parsed.extra_key) or None),
+                ("adapter", self._options.adapter_of(parsed.model)),
                 ("kwargs", template_kwargs.in_head(kwargs, self._options)),
                 ("effort", template_kwargs.effort(_effort(parsed.reasoning), self._options)),
                 # What the replica puts before these items is known to it alone.
@@ -184,7 +180,7 @@ class KeptResponses(OpenAiResponses):
     @override
     def read(self, body: bytes, headers: Headers) -> PromptFacts:
         """Facts without a prompt."""
-        return PromptFacts(dialect=self.name, is_readable=False)
+        return PromptFacts(dialect=self.name, work=Work.OTHER, is_readable=False)
 
     @override
     def tap(self, *, is_stream: bool, strip_usage: bool) -> Tap:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 from router.edge.holders import Holders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from router.core import RouterCore
-    from router.dialect.base import Dialect
     from router.edge.limits import EdgeLimits
+    from router.edge.routes import Routes
     from router.edge.upstream import UpstreamPool
     from router.state.history import RequestRecord
+    from router.state.names import ModelNames
 
 
 class Observer(Protocol):
@@ -59,7 +60,8 @@ class Door:
     """
 
     core: RouterCore
-    dialects: Mapping[str, Dialect]
+    routes: Routes
+    names: ModelNames
     limits: EdgeLimits
     observer: Observer
     now_s: Callable[[], float]

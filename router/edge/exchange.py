@@ -18,6 +18,7 @@ from router.edge.answers import (
     request_head,
     waiting_fields,
 )
+from router.edge.naming import understood
 from router.edge.reading import RETRIED, AnswerReader, Step, outcome_of
 from router.edge.relay import EVENT_ENDS, HEARTBEAT, SILENT_S
 from router.edge.tries import Tries, who
@@ -110,10 +111,9 @@ class Exchange:
             Refused: no replica can take the request.
         """
         door = self._door
-        facts = self._dialect.read(body, self._request.headers)
+        facts, self._body, self._strip_usage = understood(self._dialect, body, self._request, door)
         door.holders.bind(facts, kept_id or facts.previous_id, door.core.fleet.get)
         self._is_stream = facts.is_stream
-        self._body, self._strip_usage = self._dialect.outgoing(body, facts)
         self._fields = forwarded_fields(
             self._request.headers,
             body_bytes=len(self._body),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import unquote
 
 from router.dialect.base import SessionSource
 from router.errors import ClientError
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
 
     from router.dialect.base import PromptFacts
 
-KEPT_PATH: Final = "/v1/responses/{id}"
-"""Stands for every path below ``/v1/responses`` in the table of dialects."""
-
-_PREFIX: Final = "/v1/responses/"
 _HOLDERS_MAX: Final = 100_000
 """Some 40 MB; a replica that keeps a hundred thousand responses has other worries."""
 
@@ -77,12 +72,6 @@ class Holders:
             )
         self._known.move_to_end(response_id)
         facts.bound_to = holder.replica_id
-        if facts.session_key in ("", response_id):  # it names no session but by this response
+        # It names no session but by this response, if with the model behind it.
+        if facts.session_key in ("", response_id, f"{response_id}/{facts.model}"):
             facts.session_key, facts.session_source = holder.session_key, SessionSource.BODY
-
-
-def response_id_in(path: str) -> str:
-    """The response that a path is about, "" if it is about none."""
-    if not path.startswith(_PREFIX):
-        return ""
-    return unquote(path[len(_PREFIX) :].partition("/")[0])

@@ -62,6 +62,10 @@ _Hoist = Annotated[
 ]
 _Store = Annotated[bool, typer.Option(help="Keep responses of /v1/responses.")]
 
+_Embedding = Annotated[
+    bool, typer.Option("--is-embedding", help="Answer /v1/embeddings and /v1/rerank.")
+]
+
 
 @_app.command()
 def _emulate_command(
@@ -86,6 +90,7 @@ def _emulate_command(
     preserve_thinking: _Preserve = False,
     hoist_system: _Hoist = False,
     enable_response_store: _Store = False,
+    is_embedding: _Embedding = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run emulated replicas: SGLang's HTTP surface over the engine model, no GPU."""
@@ -111,6 +116,7 @@ def _emulate_command(
         reasoning_ratio=reasoning_ratio,
         output_tokens=output_tokens,
         has_response_store=enable_response_store,
+        is_embedding=is_embedding,
         template=TemplateDefaults(preserve_thinking, hoist_system),
     )
     _log_from(log_level)

@@ -40,7 +40,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Call:
-    """What a body asks for, whatever its dialect."""
+    """What a body asks for, whatever its dialect.
+
+    ``texts`` are prompts that no template renders. Several of them are a batch, and each is a call
+    of its own then, with its ``index``.
+    """
 
     prompt: Prompt
     model: str
@@ -54,6 +58,10 @@ class Call:
     emulate: EmulateAsk | None = None
     detach: Callable[[Job], bytes] | None = None
     """Takes over what runs on without its client, and answers what the client gets at once."""
+    texts: tuple[bytes, ...] = ()
+    is_batch: bool = False
+    is_echoed: bool = False
+    index: int | None = None
 
 
 class Dialect(Protocol):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
 
@@ -21,6 +22,7 @@ from sim.live.serving.wire import (
     UNAVAILABLE,
     Problem,
     Refusal,
+    encode,
 )
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from sim.live.serving.faults import Fault
     from sim.live.serving.options import EmulatorOptions
     from sim.live.serving.pacer import Pacer
+    from sim.live.serving.wire import BatchWriter
 
 JSON: Final = "application/json"
 _EVENT_STREAM: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
@@ -69,25 +72,26 @@ class Generator:
         try:
             require_json(request)
             call = dialect.read(body, self._options.template)
-            text = template.render(call.prompt)
+            texts = call.texts or (template.render(call.prompt),)
         except BadBodyError as error:
             return _refused(dialect.unreadable(error))
+        jobs: list[Job] = []
         try:
-            job = self._accept(call, text, dialect)
-        except (BadBodyError, EngineError) as error:
-            return _refused(dialect.refusal(_problem_of(error), call))
-        if call.detach is not None:
-            return web.Response(body=call.detach(job), content_type=JSON)
-        try:
-            if call.is_stream:
-                return await _stream(request, job, fault)
-            return await _whole(request, job, fault, dialect)
+            try:
+                for each, text in zip(_calls(call), texts, strict=True):
+                    jobs.append(self._accept(each, text, dialect))
+            except (BadBodyError, EngineError) as error:
+                return _refused(dialect.refusal(_problem_of(error), call))
+            if call.detach is not None:
+                return web.Response(body=call.detach(jobs.pop()), content_type=JSON)
+            return await _answered(request, call, jobs, fault, dialect)
         finally:
             # Only a stream that has its head is followed closely enough to see its client leave.
-            if job.has_head:
-                self._pacer.cancel(job.generation.rid)
-            else:
-                self._pacer.abandon(job.generation, poll_s=self._options.disconnect_poll_s)
+            for job in jobs:
+                if job.has_head:
+                    self._pacer.cancel(job.generation.rid)
+                else:
+                    self._pacer.abandon(job.generation, poll_s=self._options.disconnect_poll_s)
 
     def _accept(self, call: Call, text: bytes, dialect: Dialect) -> Job:
         """Hand a call, whose prompt is rendered as ``text``, to the engine.
@@ -176,6 +180,49 @@ class Generator:
         )
 
 
+def _calls(call: Call) -> list[Call]:
+    """The calls of a batch, each with an id of its own, or the one there is."""
+    if not call.is_batch:
+        return [call]
+    return [
+        replace(call, index=index, rid=call.rid and f"{call.rid}_{index}")
+        for index in range(len(call.texts))
+    ]
+
+
+async def _batch(request: web.Request, jobs: list[Job], *, is_stream: bool) -> web.StreamResponse:
+    """All answers of a batch: one document, or their events as each is whole."""
+    writer = cast("BatchWriter", jobs[0].writer)
+    if not is_stream:
+        parts = []
+        for job in jobs:
+            while job.generation.ended is None:
+                await job.generation.changed()
+            parts.append(_part(job))
+        usages = [job.usage() for job in jobs]
+        text = encode(writer.joined(parts, usages))
+        return web.Response(body=text, content_type=JSON)
+    response = web.StreamResponse(headers=_EVENT_STREAM)
+    for job in jobs:
+        job.has_head = True
+    await response.prepare(request)
+    for job in jobs:
+        while job.generation.ended is None:
+            await job.generation.changed()
+        usage = job.usage()
+        events = job.writer.piece(job.cursor.upto(usage.output_tokens), usage)
+        await response.write(b"".join(events + job.writer.closing(job.finish, usage)))
+    await response.write(b"".join(writer.end([job.usage() for job in jobs])))
+    await response.write_eof()
+    return response
+
+
+def _part(job: Job) -> dict[str, Any]:
+    usage = job.usage()
+    visible = job.cursor.upto(usage.output_tokens)
+    return cast("BatchWriter", job.writer).part(job.answer, visible, job.finish, usage)
+
+
 def _problem_of(error: BadBodyError | EngineError) -> Problem:
     if isinstance(error, QueueFull):
         return Problem(UNAVAILABLE, QUEUE_FULL_TEXT, is_late=True)
@@ -196,6 +243,17 @@ def _refused(refusal: Refusal | list[bytes]) -> web.Response:
     if isinstance(refusal, Refusal):
         return web.Response(status=refusal.status, body=refusal.body, content_type=JSON)
     return web.Response(body=b"".join(refusal), headers=_EVENT_STREAM)
+
+
+async def _answered(
+    request: web.Request, call: Call, jobs: list[Job], fault: Fault | None, dialect: Dialect
+) -> web.StreamResponse:
+    """Answer as the call wants it, all at once or as it comes."""
+    if call.is_batch:
+        return await _batch(request, jobs, is_stream=call.is_stream)
+    if call.is_stream:
+        return await _stream(request, jobs[0], fault)
+    return await _whole(request, jobs[0], fault, dialect)
 
 
 async def _stream(request: web.Request, job: Job, fault: Fault | None) -> web.StreamResponse:

@@ -23,7 +23,8 @@ class EmulatorOptions:
     it think and the request does not say how much.
     ``health_check_s`` (at least 1 s in SGLang), ``health_timeout_s`` until a check without any
     output fails, ``keep_alive_s`` and ``disconnect_poll_s`` (how often it is looked whether the
-    client of a silent request has left) are wall seconds.
+    client of a silent request has left) are wall seconds. ``is_embedding``: it embeds and reranks,
+    too, where SGLang then does nothing else.
     """
 
     facts: EngineFacts
@@ -40,3 +41,4 @@ class EmulatorOptions:
     health_timeout_s: float = 20.0
     keep_alive_s: float = 5.0
     disconnect_poll_s: float = 4.0
+    is_embedding: bool = False

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.dialect.base import PromptFacts, SessionSource
-from router.edge.holders import Holders, response_id_in
+from router.edge.holders import Holders
 from router.errors import ClientError
 
 
@@ -84,21 +84,3 @@ def test_the_last_ones_used_are_remembered(steps: list[tuple[bool, int]], holder
         request = facts()
         holders.bind(request, f"resp_{number}", present)
         assert request.bound_to == f"r{number}"
-
-
-@pytest.mark.parametrize(
-    ("path", "response_id"),
-    [
-        ("/v1/responses/resp_1", "resp_1"),
-        ("/v1/responses/resp_1/cancel", "resp_1"),
-        ("/v1/responses/resp_1/input_items", "resp_1"),
-        ("/v1/responses/resp%5F1", "resp_1"),
-        ("/v1/responses/", ""),
-        ("/v1/responses", ""),
-        ("/v1/responsesx/resp_1", ""),
-        ("/v1/chat/completions", ""),
-        ("/v1/responses//cancel", ""),
-    ],
-)
-def test_the_response_that_a_path_is_about(path: str, response_id: str) -> None:
-    assert response_id_in(path) == response_id
