@@ -76,11 +76,8 @@ class ModelNames:
         self._offered: _Offer | None = None
         self._known: dict[tuple[str, str, bool], Choice] = {}
         self._adapters: dict[str, str | None] = {}
-
-    @property
-    def has_several(self) -> bool:
-        """The fleet serves more than one model."""
-        return len(self._offer().models) > 1
+        self.has_several = False
+        """The fleet serves more than one model, as of the last name that was looked for."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -212,6 +209,7 @@ class ModelNames:
             frozenset(name for r in replicas for name in r.serves),
             says_all=bool(ready) and all(r.replica_id in said for r in ready),
         )
+        self.has_several = len(models) > 1
         return offer
 
 
