@@ -56,6 +56,17 @@ def test_a_response_goes_with_its_replica() -> None:
     assert len(holders) == 0
 
 
+def test_a_response_is_its_owners_alone() -> None:
+    holders = Holders()
+    holders.learn("resp_1", "r1", "session", owner="ann")
+    for owner in ("", "bob"):
+        with pytest.raises(ClientError):
+            holders.bind(facts(), "resp_1", present, owner=owner)
+    request = facts()
+    holders.bind(request, "resp_1", present, owner="ann")
+    assert request.bound_to == "r1"
+
+
 def test_what_is_no_id_is_not_learned() -> None:
     holders = Holders()
     holders.learn("", "r1", "session")
