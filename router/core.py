@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from router.dialect.base import SessionSource
 from router.errors import UpstreamError
-from router.policy.view import Price, RouteRequest
+from router.policy.view import Price, Ranking, RouteRequest
+from router.state.calls import ranked_call
 from router.state.estimate import EstimateParameters, continues, estimate
 from router.state.fleet import Fleet
 from router.state.health import Event, State
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from router.dialect.base import PromptFacts, Usage
     from router.errors import RouterError
-    from router.policy.view import Policy, Ranking
+    from router.policy.view import Policy
     from router.state.estimate import Estimate, Held
     from router.state.fleet import Replica
     from router.state.ledger import Entry
@@ -168,19 +169,26 @@ class RouterCore:
 
         Raises:
             Refused: no replica may take it (``no-replica-ready``), or all are at their limit
-                (``saturated``, with the time after which one is expected to be free).
+                (``saturated``, with the time after which one is expected to be free); or the one that
+                the request is bound to, whose limit does not count, is not there.
         """
         key = facts.session_key
         if facts.session_source is _CHAIN:
             key = self.tails.find(facts.chain, facts.head_segments) or key
         pin = self.pins.get(key)
         home_id = None if pin is None else pin.home_id
-        view = self.fleet.view(home_id=home_id)
-        if view.is_empty:
-            raise self._members.refusal()
+        bound_to, is_turn = facts.bound_to, facts.is_turn
+        view = self.fleet.view(home_id=home_id, model=facts.model)
+        if view.is_empty or bound_to:
+            self._members.check(facts.model, bound_to)
         self._serial += 1
         request, guess = self._route_request(facts, key, pin, now_s)
-        ranking = self._policy.rank(request, view, self._dice)
+        if bound_to:
+            ranking = Ranking((bound_to,), "holder", {})
+        elif is_turn:
+            ranking = self._policy.rank(request, view, self._dice)
+        else:
+            ranking = ranked_call(request, view)
         record = RequestRecord(
             key,
             _SOURCE_NAMES[facts.session_source],
@@ -191,6 +199,7 @@ class RouterCore:
             arrived_s=now_s,
             prompt_tokens=request.prompt_tokens,
             prices=ranking.prices,
+            is_turn=is_turn,
         )
         replica, entry = self._place(request, record, ranking, None)
         spec = replica.spec
@@ -207,7 +216,8 @@ class RouterCore:
         self._bind(ticket, pin, now_s)
         if record.reason == "split":
             self.history.totals.splits += 1
-        self.history.add(record)
+        if is_turn:
+            self.history.add(record)
         return ticket
 
     def retry(self, ticket: Ticket, error: UpstreamError, now_s: float) -> bool:
@@ -216,15 +226,21 @@ class RouterCore:
         Answers False if there is none; the ticket is then still open and to be finished.
         """
         self._members.blame(ticket.replica_id, error, now_s)
+        if ticket.facts.bound_to:
+            return False
         ticket.tried.append(ticket.replica_id)
         pin = self.pins.get(ticket.session_key)
-        view = self.fleet.view(ticket.tried, home_id=None if pin is None else pin.home_id)
+        home_id, model = None if pin is None else pin.home_id, ticket.facts.model
+        view = self.fleet.view(ticket.tried, home_id=home_id, model=model)
         if view.is_empty:
             return False
         request, record = ticket.request, ticket.record
         request.session_inflight = 0
         request.cached_tokens = ticket.held.anew(self.index.match(ticket.facts.chain))
-        ranking = self._policy.rank(request, view, self._dice)
+        if record.is_turn:
+            ranking = self._policy.rank(request, view, self._dice)
+        else:
+            ranking = ranked_call(request, view)
         record.n_tries += 1
         record.reason = "retry"
         replica, _ = self._place(request, record, ranking, ticket.entry)
@@ -239,7 +255,7 @@ class RouterCore:
     def began(self, ticket: Ticket, now_s: float) -> None:
         """The first model event came: the prompt is computed, and cached where it was computed."""
         record, facts = ticket.record, ticket.facts
-        if ticket.is_over or record.began_s is not None:
+        if ticket.is_over or record.began_s is not None or not record.is_turn:
             return
         record.began_s = now_s
         self.ledger.began(ticket.entry)
@@ -320,7 +336,7 @@ class RouterCore:
             return replica, entry
         entry = self.ledger.open(
             replica_id,
-            record.session_key,
+            record.session_key if record.is_turn else "",
             tokens=request.prompt_tokens + request.output_tokens,
             prefill_s=prefill_s,
             prefill_tokens=new_tokens,

@@ -3,8 +3,9 @@
 ::
 
     RouterError
-      ClientError          bad-request, unknown-path, method-not-allowed, bad-content-type,
-                           too-large, headers-too-large, request-timeout,
+      ClientError          bad-request, unknown-path, unknown-model, unknown-response,
+                           method-not-allowed,
+                           bad-content-type, too-large, headers-too-large, request-timeout,
                            upgrade-refused, loop-detected
       Refused              no-replica-ready, saturated, shutting-down
       UpstreamError
@@ -88,6 +89,8 @@ CODES: Final[dict[str, int]] = {
     "bad-request": 400,
     "bad-content-type": 415,
     "unknown-path": 404,
+    "unknown-response": 404,
+    "unknown-model": 404,
     "method-not-allowed": 405,
     "request-timeout": 408,
     "too-large": 413,

@@ -26,7 +26,7 @@ from pydantic import (
 
 from router.errors import ConfigError
 from router.policy.registry import POLICIES
-from router.state.fleet import parse_url
+from router.state.addresses import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +52,26 @@ def _replica_url(url: str) -> str:
 def _list(value: object) -> object:
     """A list in the environment is separated by commas or blanks."""
     return value.replace(",", " ").split() if isinstance(value, str) else value
+
+
+def _table(value: object) -> object:
+    """A table of names is a list of ``NAME=MODEL`` everywhere but in TOML."""
+    if isinstance(value, dict):
+        return [f"{name}={model}" for name, model in value.items()]
+    return _list(value)
+
+
+def _alias(text: str) -> str:
+    name, sign, model = (part.strip() for part in text.partition("="))
+    if not (name and sign and model) or "*" in name[:-1] or "*" in model:
+        raise ValueError(f"{text!r} is not of the form NAME=MODEL; NAME may end with *")
+    return f"{name}={model}"
+
+
+def _path(path: str) -> str:
+    if not path.startswith("/") or "*" in path[:-1] or not path.isprintable() or " " in path:
+        raise ValueError(f"{path!r} is not a path such as /v1/x, or /v1/* for all that begin so")
+    return path
 
 
 def _long_enough(secret: SecretStr | None) -> SecretStr | None:
@@ -115,6 +135,17 @@ class Settings(BaseModel):
     replica: Annotated[
         tuple[Annotated[str, AfterValidator(_replica_url)], ...], BeforeValidator(_list)
     ] = Field(default=(), description="replicas by URL; others may register themselves")
+    aliases: Annotated[
+        tuple[Annotated[str, AfterValidator(_alias)], ...], BeforeValidator(_table)
+    ] = Field(
+        default=(), description="other names for models, NAME=MODEL; NAME* for all beginning so"
+    )
+    default_model: str | None = Field(
+        default=None, min_length=1, description="the model of requests that name none"
+    )
+    engine_paths: Annotated[
+        tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(_list)
+    ] = Field(default=(), description="further paths of the engine to let through; PATH* for all")
     policy: Annotated[str, AfterValidator(_known_policy)] = Field(
         default="home", description=f"how a replica is chosen: {', '.join(sorted(POLICIES))}"
     )
@@ -194,8 +225,13 @@ class Resolved:
             text = msgspec.json.encode(value).decode()
             if key in _SECRETS:
                 text = "not set" if value is None else "set"
-            rows.append((key, text, self.sources.get(key, "default")))
+            rows.append((key, text, self.sources.get(key) or self._source_below(key)))
         return rows
+
+    def _source_below(self, key: str) -> str:
+        """Where a table came from of which every entry has a source."""
+        below = (source for name, source in self.sources.items() if name.startswith(f"{key}."))
+        return next(below, "default")
 
 
 def load(flags: Mapping[str, Any], config: Path | None = None) -> Resolved:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from http import HTTPStatus
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
@@ -41,11 +42,15 @@ class Probes:
         interval_s: float,
         now_s: Callable[[], float],
         dice: random.Random,
+        describe_s: float = 30.0,
     ) -> None:
+        """``describe_s``: how often a replica is asked what it serves; adapters come and go."""
         self._core = core
         self._interval_s = interval_s
         self._now_s = now_s
         self._dice = dice
+        self._describe_s = describe_s
+        self._described: dict[str, tuple[float, Description]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._http: aiohttp.ClientSession | None = None
 
@@ -74,6 +79,7 @@ class Probes:
             self._tasks[replica_id] = spawn(self._watch(replica_id), name=f"probe {replica_id}")
         for replica_id in self._tasks.keys() - known:
             self._tasks.pop(replica_id).cancel()
+            self._described.pop(replica_id, None)
 
     async def _watch(self, replica_id: str) -> None:
         while self._core.fleet.get(replica_id) is not None:
@@ -98,8 +104,11 @@ class Probes:
         if event is not Event.PROBE_OK:
             return
         has_returned = before in (State.STARTING, State.DOWN)
+        asked_s, _ = self._described.get(replica_id, (-inf, None))
         if has_returned or not replica.models:
-            await self._describe(replica_id, url)
+            await self._describe(replica_id, url, is_news=True)
+        elif self._now_s() - asked_s > self._describe_s:
+            await self._describe(replica_id, url, is_news=False)
         await self._observe(replica_id, url)
 
     async def _ready(self, url: str) -> Event:
@@ -114,34 +123,43 @@ class Probes:
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return Event.PROBE_FAILED
 
-    async def _describe(self, replica_id: str, url: str) -> None:
-        """Ask what a replica is: its capacity and its models."""
+    async def _describe(self, replica_id: str, url: str, *, is_news: bool) -> None:
+        """Ask what a replica is: its capacity and its models.
+
+        Without ``is_news`` only what has changed is told, and silence changes nothing.
+        """
         info = await self._json(f"{url}/server_info")
         models = await self._json(f"{url}/v1/models")
         served = models.get("data")
-        names = [
-            row["id"]
+        rows = [
+            row
             for row in (served if isinstance(served, list) else [])
             if isinstance(row, dict) and isinstance(row.get("id"), str)
         ]
+        names = [row["id"] for row in rows if not isinstance(row.get("parent"), str)]
+        # An adapter is told by its own name, and asked for behind its model's.
+        adapters = [f"{row['parent']}:{row['id']}" for row in rows if row.get("parent") in names]
         extra = info.get("homeport")
         emulated = extra if isinstance(extra, dict) else {}
         capacity = _count(info.get("max_total_num_tokens")) + _count(emulated.get("host_tokens"))
         profile = emulated.get("profile")
         reports_cached = info.get("enable_cache_report") is True
-        if info and not reports_cached:
+        if info and not reports_cached and is_news:
             _log.warning(
                 "no-cache-report replica=%s (start SGLang with --enable-cache-report)", replica_id
             )
-        self._core.members.described(
-            replica_id,
-            Description(
-                capacity_tokens=capacity or None,
-                profile=profile if isinstance(profile, str) else None,
-                models=tuple(names),
-                reports_cached=reports_cached,
-            ),
+        said = Description(
+            capacity_tokens=capacity or None,
+            profile=profile if isinstance(profile, str) else None,
+            models=tuple(names),
+            reports_cached=reports_cached,
+            adapters=tuple(adapters),
         )
+        _, before = self._described.get(replica_id, (0.0, None))
+        is_told = is_news or (bool(info) and bool(names) and said != before)
+        self._described[replica_id] = (self._now_s(), said if is_told or before is None else before)
+        if is_told:
+            self._core.members.described(replica_id, said)
 
     async def _observe(self, replica_id: str, url: str) -> None:
         """Ask for a replica's load; without an answer the ledger alone speaks."""

@@ -28,15 +28,36 @@ class SessionSource(StrEnum):
     CHAIN = "chain"
 
 
+class Work(StrEnum):
+    """What a request makes a replica do.
+
+    A *generation* fills its cache and is a turn of a session. A *call* is not: it goes where least
+    is in flight, a *count* of a session's tokens to its home. *Other* work is what the operator
+    lets through to the engine; it need not name a model.
+    """
+
+    GENERATION = "generation"
+    CALL = "call"
+    COUNT = "count"
+    OTHER = "other"
+
+
+_GENERATION: Final = Work.GENERATION
+
+
 @dataclass(slots=True)
 class PromptFacts:
-    """What the router knows of one request before it decides. Not changed after it is built.
+    """What the router knows of one request before it decides. Not changed once names are resolved.
 
     ``chain[i]`` identifies everything rendered up to the end of segment ``i``; ``ends_bytes[i]`` is
     the number of canonical bytes up to there. Both have one entry a segment and are empty if the
     body's shape could not be read (``is_readable`` false: the body is forwarded untouched).
     ``head_segments`` is how many leading segments are tools and system text: what sessions share.
-    ``edit`` is the change that ``outgoing`` makes, None to forward the body as it came.
+    ``edit`` is the change that ``outgoing`` makes, None to forward the body as it came. ``model``
+    and ``lora_name`` (an adapter named apart from it) are as the client sent them until the names
+    are resolved.
+    ``previous_id`` is the kept response that this one goes on from, and ``bound_to`` the replica that
+    alone can serve the request, as it alone keeps that response ("" for none).
     """
 
     dialect: str
@@ -52,6 +73,15 @@ class PromptFacts:
     head_segments: int = 0
     n_messages: int = 0
     edit: Edit | None = None
+    work: Work = Work.GENERATION
+    lora_name: str = ""
+    previous_id: str = ""
+    bound_to: str = ""
+
+    @property
+    def is_turn(self) -> bool:
+        """It generates: a turn of its session, that fills a cache."""
+        return self.work is _GENERATION
 
     @property
     def prompt_bytes(self) -> int:
@@ -100,6 +130,10 @@ class Tap(Protocol):
     @property
     def usage(self) -> Usage | None:
         """What the engine reported so far; final once the body has ended."""
+
+    @property
+    def kept_id(self) -> str:
+        """The id under which the replica keeps this answer, "" if it keeps none."""
 
     def feed(self, data: bytes) -> bytes:
         """Take the next body bytes; answer the bytes to pass on now (may be empty)."""

@@ -9,13 +9,11 @@ import xxhash
 
 from hashing.chain import root
 from hashing.segments import segments_of
-from router.dialect import errors, render, splice
+from router.dialect import errors, render, template_kwargs
 from router.dialect.chat_tap import chat_tap
 from router.dialect.frame import NO_RAW, BodyReader, Envelope
 from router.dialect.memo import ASSISTANT_TURNS, RenderedPart, Turn
 from router.dialect.reading import (
-    NULL,
-    adapter,
     assembled,
     decoded,
     is_given,
@@ -23,25 +21,19 @@ from router.dialect.reading import (
     without_old_reasoning,
 )
 from router.dialect.render import ShapeError, need_list, need_object, need_text
-from router.dialect.splice import Edit, EditKind
+from router.dialect.usage_wish import usage_edit, with_usage
 
 if TYPE_CHECKING:
     from router.dialect.base import Headers, PromptFacts, Tap
     from router.dialect.memo import PartMemo
     from router.dialect.options import DialectOptions
     from router.dialect.reading import Assembled
+    from router.dialect.splice import Edit
     from router.errors import RouterError
 
 _MESSAGE_SEED: Final = 1
 _TOOLS_SEED: Final = 2
-_ASK: Final = b'"stream_options":{"include_usage":true}'
 _ASSISTANT: Final = "assistant"
-_PRESERVE: Final = "preserve_thinking"
-_BEHIND_THE_MESSAGES: Final = frozenset(
-    {_PRESERVE, "thinking", "enable_thinking", "reasoning_effort"}
-)
-"""Keywords that a template like Kimi's shows nowhere but in the opening of the answer."""
-
 _TURNS: Final = {"system": Turn.SYSTEM, "developer": Turn.SYSTEM, "user": Turn.USER}
 
 
@@ -52,8 +44,6 @@ class ChatBody(Envelope, gc=False):
     chat_template_kwargs: msgspec.Raw = NO_RAW
     reasoning_effort: msgspec.Raw = NO_RAW
     lora_path: msgspec.Raw = NO_RAW
-    cache_salt: msgspec.Raw = NO_RAW
-    extra_key: msgspec.Raw = NO_RAW
     input_ids: msgspec.Raw = NO_RAW
     continue_final_message: msgspec.Raw = NO_RAW
 
@@ -80,12 +70,7 @@ class OpenAiChat:
 
     def outgoing(self, body: bytes, facts: PromptFacts) -> tuple[bytes, bool]:
         """The body to forward, and whether the usage event is to be stripped from the answer."""
-        edit = facts.edit
-        if edit is None:
-            return body, False
-        asking = msgspec.Raw(edit.new)
-        changed = splice.edited(body, edit, key="stream_options", value=lambda _: asking)
-        return changed, changed is not body
+        return with_usage(body, facts.edit)
 
     def tap(self, *, is_stream: bool, strip_usage: bool) -> Tap:
         """A follower for one answer."""
@@ -102,58 +87,24 @@ class OpenAiChat:
     def _rendered(self, parsed: ChatBody) -> tuple[Assembled, Edit | None]:
         if not parsed.messages or is_given(parsed.input_ids):
             raise ShapeError("a prompt without messages")
-        kwargs = decoded(parsed.chat_template_kwargs)
-        if kwargs is not None:
-            kwargs = need_object(kwargs, "chat_template_kwargs")
+        kwargs = template_kwargs.read(parsed.chat_template_kwargs)
         turns = self._memo.parts(parsed.messages, _MESSAGE_SEED, _rendered_message)
         if turns[-1].turn in ASSISTANT_TURNS:
             is_continued = is_true(parsed.continue_final_message)
             turns[-1] = _last_answer(parsed.messages[-1], turns[-1], is_continued=is_continued)
-        if self._is_old_reasoning_stripped(kwargs):
+        if template_kwargs.is_old_reasoning_stripped(kwargs, self._options):
             turns = without_old_reasoning(turns)
         settings = render.settings_bytes(
             (
-                ("adapter", adapter(parsed.model) or decoded(parsed.lora_path)),
-                ("cache_salt", decoded(parsed.cache_salt) or None),
-                ("extra_key", decoded(parsed.extra_key) or None),
-                ("kwargs", self._head_kwargs(kwargs)),
-                ("effort", self._head_effort(parsed.reasoning_effort)),
+                ("adapter", self._options.adapter_of(parsed.model) or decoded(parsed.lora_path)),
+                ("kwargs", template_kwargs.in_head(kwargs, self._options)),
+                ("effort", template_kwargs.effort(parsed.reasoning_effort, self._options)),
             )
         )
         tools = self._tools(parsed)
         head = [] if tools is None else [tools]
-        return assembled(head, turns, seed=root(settings)), self._edit(parsed)
-
-    def _edit(self, parsed: ChatBody) -> Edit | None:
-        if not self._options.is_usage_asked or not is_true(parsed.stream):
-            return None
-        asked = parsed.stream_options
-        if not asked:
-            return Edit(EditKind.APPEND_MEMBER, new=_ASK)
-        old = bytes(asked)
-        if old == NULL:
-            return Edit(EditKind.REBUILD, new=b'{"include_usage":true}')
-        fields = msgspec.json.decode(asked, type=dict[str, msgspec.Raw])
-        if is_true(fields.get("include_usage", NO_RAW)):
-            return None
-        fields["include_usage"] = msgspec.Raw(b"true")
-        return Edit(EditKind.REPLACE, old, splice.rebuilt(fields))
-
-    def _is_old_reasoning_stripped(self, kwargs: dict[str, Any] | None) -> bool:
-        if kwargs is None or _PRESERVE not in kwargs:
-            return self._options.is_old_reasoning_stripped
-        return not kwargs[_PRESERVE]
-
-    def _head_kwargs(self, kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
-        """What the template is told and may show before the messages."""
-        if not kwargs:
-            return None
-        # What is preserved shows in the messages themselves.
-        hidden = {_PRESERVE} if self._options.is_thinking_in_head else _BEHIND_THE_MESSAGES
-        return {key: value for key, value in kwargs.items() if key not in hidden} or None
-
-    def _head_effort(self, effort: msgspec.Raw) -> object:
-        return decoded(effort) if self._options.is_thinking_in_head else None
+        edit = usage_edit(parsed.stream, parsed.stream_options, self._options)
+        return assembled(head, turns, seed=root(settings)), edit
 
     def _tools(self, parsed: ChatBody) -> RenderedPart | None:
         """The declared tools; those that a tool choice keeps out of the prompt are left out."""
@@ -193,7 +144,15 @@ def _last_answer(raw: msgspec.Raw, entry: RenderedPart, *, is_continued: bool) -
 
 
 def _rendered_message(raw: msgspec.Raw) -> RenderedPart:
-    fields = need_object(msgspec.json.decode(raw), "a message")
+    return rendered_message(need_object(msgspec.json.decode(raw), "a message"))
+
+
+def rendered_message(fields: dict[str, Any]) -> RenderedPart:
+    """A message of a chat, by its members.
+
+    Raises:
+        ShapeError: a role or a kind of content that is not known here.
+    """
     role = need_text(fields.get("role"), "a message's role").lower()
     if role == "user":
         return _part(render.render_message(role, render.content_parts(fields.get("content"))), role)

@@ -6,14 +6,17 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from router.edge.holders import Holders
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from router.core import RouterCore
-    from router.dialect.base import Dialect
     from router.edge.limits import EdgeLimits
+    from router.edge.routes import Routes
     from router.edge.upstream import UpstreamPool
     from router.state.history import RequestRecord
+    from router.state.names import ModelNames
 
 
 class Observer(Protocol):
@@ -52,11 +55,13 @@ class Door:
     """The front door's shared parts; ``connections`` are the clients' live ones.
 
     ``arriving_bytes`` counts the bodies that have not arrived whole. ``door_id`` names this door in
-    the header by which a request that comes round to it is recognised.
+    the header by which a request that comes round to it is recognised. ``holders`` knows which replica
+    keeps which response.
     """
 
     core: RouterCore
-    dialects: Mapping[str, Dialect]
+    routes: Routes
+    names: ModelNames
     limits: EdgeLimits
     observer: Observer
     now_s: Callable[[], float]
@@ -64,5 +69,6 @@ class Door:
     new_id: Callable[[], str] = new_request_id
     door_id: str = field(default_factory=new_request_id)
     connections: set[Sweepable] = field(default_factory=set)
+    holders: Holders = field(default_factory=Holders)
     is_draining: bool = False
     arriving_bytes: int = 0

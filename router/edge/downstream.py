@@ -17,8 +17,9 @@ from typing_extensions import override
 from router.edge.answers import error_fields, passed_through, request_id
 from router.edge.exchange import Exchange
 from router.edge.intake import Intake
+from router.edge.own import own_answer
 from router.edge.relay import Relay
-from router.edge.routes import allowed, nearest, own_answer, route
+from router.edge.routes import allowed, route
 from router.errors import ClientError, Refused, RouterError
 from router.framing.events import FramingError, RequestHead
 from router.framing.requests import RequestParser
@@ -243,7 +244,7 @@ class ClientConnection(asyncio.Protocol):
     def _on_head(self, head: RequestHead) -> None:
         self._head = head
         self._request_id = request_id(head.headers) or self._door.new_id()
-        self._route = found = route(head, self._door.dialects, self._door.limits)
+        self._route = found = route(head, self._door.routes, self._door.limits)
         if found.error is not None and head.has_body:
             self._refuse(found.error)
         elif head.expects_continue and head.has_body and not self._queue:
@@ -264,8 +265,8 @@ class ClientConnection(asyncio.Protocol):
         try:
             if found.error is not None:
                 raise found.error  # noqa: TRY301 - one place answers all errors
-            if not found.is_generation:
-                fields, answer = own_answer(found.path, door.core)
+            if not found.is_forwarded:
+                fields, answer = own_answer(found.path, head, door)
                 relay.whole(fields, answer)
                 return
             if passed_through(head.headers, door.door_id):
@@ -285,7 +286,7 @@ class ClientConnection(asyncio.Protocol):
                 request=head,
                 request_id=self._request_id,
             )
-            exchange.start(body)
+            exchange.start(body, found.variable)
         except (ClientError, Refused) as error:
             self._turn_away(error, relay)
         except Exception:  # noqa: BLE001 - a fault of the router itself is answered as one
@@ -297,9 +298,9 @@ class ClientConnection(asyncio.Protocol):
     def _turn_away(self, error: RouterError, relay: Relay, *, keep_alive: bool = True) -> None:
         """Answer an error without placing the request."""
         door, found = self._door, self._route
-        dialect = found.dialect if found is not None else nearest("", door.dialects)
+        dialect = found.dialect if found is not None else door.routes.nearest("")
         path = found.path if found is not None else ""
-        is_known = found is not None and found.is_generation
+        is_known = found is not None and found.is_forwarded
         door.observer.turned_away(
             code=error.code, dialect=dialect.name if is_known else "", target=path
         )

@@ -18,15 +18,11 @@ from router.edge.answers import (
     request_head,
     waiting_fields,
 )
+from router.edge.naming import understood
 from router.edge.reading import RETRIED, AnswerReader, Step, outcome_of
 from router.edge.relay import EVENT_ENDS, HEARTBEAT, SILENT_S
 from router.edge.tries import Tries, who
-from router.errors import (
-    FirstEventTimeout,
-    StreamStalled,
-    UpstreamProtocol,
-    UpstreamStatus,
-)
+from router.errors import FirstEventTimeout, StreamStalled, UpstreamProtocol, UpstreamStatus
 from router.state.history import Outcome
 
 if TYPE_CHECKING:
@@ -107,17 +103,17 @@ class Exchange:
 
     # Placing
 
-    def start(self, body: bytes) -> None:
-        """Place the request and dispatch it, in one step.
+    def start(self, body: bytes, kept_id: str = "") -> None:
+        """Place the request and dispatch it, in one step; ``kept_id`` is the response it is about.
 
         Raises:
             ClientError: the body cannot be read.
             Refused: no replica can take the request.
         """
         door = self._door
-        facts = self._dialect.read(body, self._request.headers)
+        facts, self._body, self._strip_usage = understood(self._dialect, body, self._request, door)
+        door.holders.bind(facts, kept_id or facts.previous_id, door.core.fleet.get)
         self._is_stream = facts.is_stream
-        self._body, self._strip_usage = self._dialect.outgoing(body, facts)
         self._fields = forwarded_fields(
             self._request.headers,
             body_bytes=len(self._body),
@@ -237,6 +233,7 @@ class Exchange:
         self._body = b""
         if reader.has_begun:
             self._door.core.began(ticket, self._door.now_s())
+        self._door.holders.learn(reader.kept_id, ticket.replica_id, ticket.session_key)
         retry_after_s = self._door.core.retry_after_s if head.status in RETRIED else None
         fields = relayed_fields(head, ticket, self._request_id, retry_after_s=retry_after_s)
         data = reader.take()

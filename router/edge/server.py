@@ -10,10 +10,12 @@ import uvloop
 from router.edge.context import Door
 from router.edge.downstream import ClientConnection
 from router.edge.memory import keep_large_blocks
+from router.edge.routes import Routes
 from router.edge.upstream import UpstreamPool
+from router.state.names import ModelNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from router.core import RouterCore
     from router.dialect.base import Dialect
@@ -41,11 +43,15 @@ class FrontDoor:
         limits: EdgeLimits,
         observer: Observer,
         now_s: Callable[[], float],
+        names: ModelNames | None = None,
+        engine_paths: Sequence[str] = (),
     ) -> None:
+        """``names`` resolves models, without aliases if not given; ``engine_paths`` are let through."""
         assert dialects, "a front door without a dialect serves nothing"
         self._door = Door(
             core=core,
-            dialects=dialects,
+            routes=Routes(dialects, engine_paths),
+            names=names or ModelNames(core.fleet),
             limits=limits,
             observer=observer,
             now_s=now_s,

@@ -107,7 +107,7 @@ class ArrivalReader:
         )
         facts = PromptFacts(
             dialect=row.dialect,
-            model=name_of(row.model),
+            model="" if row.is_any_model else name_of(row.model),
             is_stream=row.is_stream,
             is_readable=row.is_readable,
             output_tokens_max=row.output_tokens_max,
@@ -118,6 +118,8 @@ class ArrivalReader:
             ends_bytes=ends_bytes,
             head_segments=row.head_segments,
             n_messages=row.n_messages,
+            bound_to=row.bound_to,
+            work=row.work,
         )
         return Arrival(self._number, row.now_s, facts)
 
@@ -286,6 +288,7 @@ def _description(record: Described) -> Description:
         profile=record.profile,
         models=tuple(name_of(model) for model in record.models),
         reports_cached=record.reports_cached,
+        adapters=tuple(name_of(name) for name in record.adapters),
     )
 
 

@@ -210,6 +210,9 @@ class RecordedCore(RouterCore):
                 common=shared.common,
                 links=seal.links(new),
                 lengths_bytes=lengths_of(facts.ends_bytes, shared),
+                bound_to=facts.bound_to,
+                work=facts.work,
+                is_any_model=not facts.model,
             )
         )
 
@@ -277,6 +280,7 @@ class _RecordedMembers(Members):
                     profile=said.profile,
                     models=tuple([self._seal.model(name) for name in said.models]),
                     reports_cached=said.reports_cached,
+                    adapters=tuple([self._seal.model(name) for name in said.adapters]),
                 )
             )
         super().described(replica_id, said)

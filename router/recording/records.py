@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 
 from router.core import CoreParameters
-from router.dialect.base import SessionSource
+from router.dialect.base import SessionSource, Work
 from router.state.health import Event
 from router.state.history import Outcome
 
@@ -81,13 +81,14 @@ class Renew(_Record, tag=3):
 
 
 class Described(_Record, tag=4):
-    """A replica said what it is; ``models`` are sealed."""
+    """A replica said what it is; ``models`` and ``adapters`` are sealed."""
 
     replica_id: str
     capacity_tokens: int | None
     profile: str | None
     models: tuple[Sealed, ...]
     reports_cached: bool
+    adapters: tuple[Sealed, ...] = ()
 
 
 class Heard(_Record, tag=5):
@@ -124,7 +125,7 @@ class Arrive(_Record, tag=8):
     ``session``, ``parent`` and ``model`` are sealed. The chain is told by what is new in it: it has
     the first ``common`` segments of the arrival that came ``back`` arrivals earlier (0: none),
     then those of ``links``, 8 sealed bytes each, with ``lengths_bytes`` canonical bytes each.
-    ``output_tokens_max`` is cut off at 2**53.
+    ``output_tokens_max`` is cut off at 2**53. ``is_any_model``: it named none, whatever ``model`` is.
     """
 
     now_s: float
@@ -142,6 +143,9 @@ class Arrive(_Record, tag=8):
     common: Count
     links: bytes
     lengths_bytes: tuple[Count, ...]
+    work: Work = Work.GENERATION
+    is_any_model: bool = False
+    bound_to: str = ""
 
 
 class Retry(_Record, tag=9):

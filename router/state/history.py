@@ -35,6 +35,7 @@ class RequestRecord:
     """One request from its decision to its end; tokens are estimates unless ``reported_``.
 
     Times are seconds on the router's clock. ``ttft_s`` is None if no model event came.
+    ``is_turn``: it generates, unlike a call.
     """
 
     session_key: str
@@ -57,6 +58,7 @@ class RequestRecord:
     output_tokens: int | None = None
     outcome: Outcome | None = None
     error_code: str | None = None
+    is_turn: bool = True
 
     @property
     def ttft_s(self) -> float | None:

@@ -24,6 +24,7 @@ _OBSERVATION_S_MAX: Final = 10.0
 """A load report older than that says nothing about now."""
 
 _NOT_READY_RETRY_S: Final = 2.0
+_SILENT: Final = (State.STARTING, State.DOWN)
 """Two rounds of probes."""
 
 _RATIO_STEP: Final = 0.005
@@ -74,7 +75,7 @@ class Members:
         if said.capacity_tokens and not replica.spec.capacity_tokens:
             replica.capacity_tokens = said.capacity_tokens
         replica.profile = replica.spec.profile or said.profile
-        replica.models = said.models
+        self._fleet.describe(replica, said.models, said.adapters)
         replica.reports_cached = said.reports_cached
         self._set_capacity(replica)
 
@@ -102,15 +103,21 @@ class Members:
         """When a replica may have room again: the least backlog of prefill, at least a second."""
         return max(1.0, min((r.backlog_s for r in self._fleet.eligible()), default=0.0))
 
-    def refusal(self) -> Refused:
-        """Why nobody may take a request, and when to come back."""
-        if self._fleet.eligible():
+    def refusal(self, model: str = "") -> Refused:
+        """Why nobody may take a request for this model, and when to come back."""
+        if self._fleet.eligible(model):
             return Refused(
                 "saturated",
                 "every replica is at its limit of requests in flight; try again after the time in Retry-After",
                 retry_after_s=self.retry_after_s,
             )
         known = len(self._fleet)
+        if self._fleet.eligible():
+            return Refused(
+                "no-replica-ready",
+                f"no replica that serves {model!r} is ready; try again shortly",
+                retry_after_s=_NOT_READY_RETRY_S,
+            )
         return Refused(
             "no-replica-ready",
             f"none of the {known} replicas this router knows is ready; try again shortly"
@@ -118,6 +125,23 @@ class Members:
             else "this router knows no replica; start one and register it, or name it with --replica",
             retry_after_s=_NOT_READY_RETRY_S,
         )
+
+    def check(self, model: str, replica_id: str) -> None:
+        """See that the one replica that can serve a request answers, though it may be leaving.
+
+        Raises:
+            Refused: it does not (``no-replica-ready``); or none is named ("").
+        """
+        if not replica_id:
+            raise self.refusal(model)
+        replica = self._fleet.get(replica_id)
+        if replica is None or replica.state in _SILENT:
+            state = "gone" if replica is None else replica.state.value
+            raise Refused(
+                "no-replica-ready",
+                f"replica {replica_id}, which alone keeps the response, is {state}; try again shortly",
+                retry_after_s=_NOT_READY_RETRY_S,
+            )
 
     def blame(self, replica_id: str, error: UpstreamError, now_s: float) -> None:
         """A replica failed a request. Being full is no fault of its health."""

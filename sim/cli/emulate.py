@@ -64,6 +64,11 @@ _Preserve = Annotated[bool, typer.Option(help="Default of chat_template_kwargs.p
 _Hoist = Annotated[
     bool, typer.Option(help="Move inline system messages of /v1/messages to the head.")
 ]
+_Store = Annotated[bool, typer.Option(help="Keep responses of /v1/responses.")]
+
+_Embedding = Annotated[
+    bool, typer.Option("--is-embedding", help="Answer /v1/embeddings and /v1/rerank.")
+]
 
 
 @_app.command()
@@ -89,6 +94,8 @@ def _emulate_command(
     tool_turns: _ToolTurns = 0,
     preserve_thinking: _Preserve = False,
     hoist_system: _Hoist = False,
+    enable_response_store: _Store = False,
+    is_embedding: _Embedding = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run emulated replicas: SGLang's HTTP surface over the engine model, no GPU."""
@@ -114,6 +121,8 @@ def _emulate_command(
         reasoning_ratio=reasoning_ratio,
         tool_turns=tool_turns,
         output_tokens=output_tokens,
+        has_response_store=enable_response_store,
+        is_embedding=is_embedding,
         template=TemplateDefaults(preserve_thinking, hoist_system),
     )
     _log_from(log_level)

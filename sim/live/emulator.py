@@ -28,6 +28,9 @@ from sim.live.serving.keys import is_allowed
 from sim.live.serving.loads_api import LoadsApi
 from sim.live.serving.options import BODY_BYTES_MAX, EmulatorOptions
 from sim.live.serving.pacer import Pacer
+from sim.live.serving.responses_api import ResponsesApi
+from sim.live.serving.scores_api import ScoresApi
+from sim.live.serving.text_dialects import CompletionsDialect, GenerateDialect
 from sim.live.serving.tokens_api import TokensApi
 
 if TYPE_CHECKING:
@@ -108,8 +111,13 @@ class EmulatedReplica:
             *InfoApi(options, pacer).routes(),
             *TokensApi(options).routes(),
             *ControlApi(pacer, self._faults).routes(),
+            *ResponsesApi(options, pacer, self._generator).routes(),
             web.post("/v1/chat/completions", self._generating(ChatDialect())),
             web.post("/v1/messages", self._generating(MessagesDialect())),
+            web.post("/v1/completions", self._generating(CompletionsDialect())),
+            web.post("/generate", self._generating(GenerateDialect())),
+            web.put("/generate", self._generating(GenerateDialect())),
+            *ScoresApi(options).routes(),
         ]
         for route in routes:
             route.kwargs["expect_handler"] = self._continue

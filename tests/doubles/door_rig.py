@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from router.clock import now_s
 from router.core import RouterCore
@@ -14,9 +14,10 @@ from router.edge.server import FrontDoor
 from router.policy.view import Price, Ranking
 from router.state.fleet import ReplicaSpec
 from router.state.health import Event
+from router.state.names import ModelNames
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from router.dialect.base import Dialect
     from router.policy.view import FleetView, RouteRequest
@@ -75,6 +76,9 @@ class Rig:
         dialects: Mapping[str, Dialect],
         limits: EdgeLimits,
         clock: Callable[[], float],
+        *,
+        names: Mapping[str, Any],
+        engine_paths: Sequence[str],
     ) -> None:
         self.policy = InOrder()
         self.core = RouterCore(self.policy, random.Random(0))
@@ -85,7 +89,13 @@ class Rig:
         self.notes = Notes()
         self.limits = limits
         self.door = FrontDoor(
-            core=self.core, dialects=dialects, limits=limits, observer=self.notes, now_s=clock
+            core=self.core,
+            dialects=dialects,
+            limits=limits,
+            observer=self.notes,
+            now_s=clock,
+            names=ModelNames(self.core.fleet, **names),
+            engine_paths=engine_paths,
         )
         self.port = 0
 
@@ -111,9 +121,15 @@ async def front_door(
     dialects: Mapping[str, Dialect],
     limits: EdgeLimits | None = None,
     clock: Callable[[], float] = now_s,
+    names: Mapping[str, Any] | None = None,
+    engine_paths: Sequence[str] = (),
 ) -> AsyncIterator[Rig]:
-    """A listening front door over replicas at these ports; nothing may be in flight at its end."""
-    rig = Rig(list(ports), dialects, limits or EdgeLimits(sweep_s=0.01, drain_s=2.0), clock)
+    """A listening front door over replicas at these ports; nothing may be in flight at its end.
+
+    ``names`` are the arguments of its :class:`ModelNames`.
+    """
+    limits = limits or EdgeLimits(sweep_s=0.01, drain_s=2.0)
+    rig = Rig(list(ports), dialects, limits, clock, names=names or {}, engine_paths=engine_paths)
     rig.port = await rig.door.start("127.0.0.1", 0)
     try:
         # uvloop swallows what a signal's handler raises, so the test runner's own limit is lost.

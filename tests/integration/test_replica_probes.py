@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ class OddReplica:
         self.ready_status = 200
         self.loads = b"{}"
         self.info = b"{}"
+        self.models = b"{}"
         self.asked = asyncio.Event()
 
     async def ready(self, _: web.Request) -> web.Response:
@@ -44,6 +46,9 @@ class OddReplica:
     async def server_info(self, _: web.Request) -> web.Response:
         return web.Response(body=self.info, content_type="application/json")
 
+    async def served(self, _: web.Request) -> web.Response:
+        return web.Response(body=self.models, content_type="application/json")
+
     async def elsewhere(self, _: web.Request) -> web.Response:
         return web.Response()
 
@@ -56,12 +61,13 @@ async def probed(odd: OddReplica) -> AsyncIterator[Replica]:
     app.router.add_get("/elsewhere", odd.elsewhere)
     app.router.add_get("/v1/loads", odd.load)
     app.router.add_get("/server_info", odd.server_info)
+    app.router.add_get("/v1/models", odd.served)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     core = RouterCore(registry.make("home"), random.Random(1))
     replica = core.members.join(ReplicaSpec("r", "127.0.0.1", runner.addresses[0][1]), now_s())
-    probes = Probes(core, interval_s=0.02, now_s=now_s, dice=random.Random(1))
+    probes = Probes(core, interval_s=0.02, now_s=now_s, dice=random.Random(1), describe_s=0.05)
     try:
         await probes.start()
         async with asyncio.timeout(20):
@@ -160,3 +166,24 @@ async def test_whether_it_reports_cached_tokens(info: bytes, *, reports_cached: 
     async with probed(odd) as replica:
         await odd.asked.wait()
         assert replica.reports_cached is reports_cached
+
+
+async def test_adapters_come_and_go_and_silence_changes_nothing() -> None:
+    odd = OddReplica()
+    odd.info = b'{"max_total_num_tokens": 1000}'
+    base = {"id": "kimi", "object": "model", "parent": None}
+    tuned = {"id": "tuned", "parent": "kimi"}
+    odd.models = json.dumps({"data": [base, {"id": "stray", "parent": "nobody"}]}).encode()
+    async with probed(odd) as replica:
+        await until(lambda: replica.serves == ("kimi",))
+        odd.models = json.dumps({"data": [base, tuned]}).encode()
+        await until(lambda: replica.serves == ("kimi", "kimi:tuned"))
+        assert replica.models == ("kimi",)
+        odd.models = b"[]"
+        odd.asked.clear()
+        await odd.asked.wait()
+        odd.asked.clear()
+        await odd.asked.wait()
+        assert replica.serves == ("kimi", "kimi:tuned")
+        odd.models = json.dumps({"data": [base]}).encode()
+        await until(lambda: replica.serves == ("kimi",))

@@ -24,6 +24,8 @@ from sim.live.serving.messages_wire import MessagesWriter
 from sim.live.serving.wire import BAD_REQUEST, Refusal, encode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sim.live.rendering.answer import CallSpan
     from sim.live.rendering.bodies import (
         BadBodyError,
@@ -32,12 +34,17 @@ if TYPE_CHECKING:
         StreamOptions,
         TemplateDefaults,
     )
+    from sim.live.serving.jobs import Job
     from sim.live.serving.wire import Problem, Writer
 
 
 @dataclass(slots=True)
 class Call:
-    """What a body asks for, whatever its dialect."""
+    """What a body asks for, whatever its dialect.
+
+    ``texts`` are prompts that no template renders. Several of them are a batch, and each is a call
+    of its own then, with its ``index``.
+    """
 
     prompt: Prompt
     model: str
@@ -49,6 +56,12 @@ class Call:
     cache_salt: str | None = None
     stream_options: StreamOptions | None = None
     emulate: EmulateAsk | None = None
+    detach: Callable[[Job], bytes] | None = None
+    """Takes over what runs on without its client, and answers what the client gets at once."""
+    texts: tuple[bytes, ...] = ()
+    is_batch: bool = False
+    is_echoed: bool = False
+    index: int | None = None
 
 
 class Dialect(Protocol):

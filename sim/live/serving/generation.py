@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
 
 from sim.engine.requests import EngineError, EngineRequest, QueueFull
 from sim.live.rendering import pages, template
-from sim.live.rendering.answer import Answer, Cursor, Wish, compose
+from sim.live.rendering.answer import Cursor, Wish, compose
 from sim.live.rendering.bodies import BadBodyError, UnreadableBodyError
 from sim.live.rendering.tool_loop import next_call
 from sim.live.serving.faults import FaultKind, FaultPlan, break_connection
+from sim.live.serving.jobs import Job
 from sim.live.serving.wire import (
     BAD_REQUEST,
     QUEUE_FULL_TEXT,
     UNAVAILABLE,
     Problem,
     Refusal,
-    Usage,
-    Writer,
+    encode,
 )
 
 if TYPE_CHECKING:
@@ -31,40 +31,12 @@ if TYPE_CHECKING:
     from sim.live.serving.dialects import Call, Dialect
     from sim.live.serving.faults import Fault
     from sim.live.serving.options import EmulatorOptions
-    from sim.live.serving.pacer import Generation, Pacer
+    from sim.live.serving.pacer import Pacer
+    from sim.live.serving.wire import BatchWriter
 
 JSON: Final = "application/json"
 _EVENT_STREAM: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
 FAULT_TEXT: Final = "planned fault"
-
-
-@dataclass(slots=True)
-class _Job:
-    """One accepted request."""
-
-    generation: Generation
-    answer: Answer
-    cursor: Cursor
-    writer: Writer
-    has_late_head: bool
-    has_head: bool = False
-
-    def usage(self) -> Usage:
-        """The token counts as they stand; all 0 if it ended before it began."""
-        generation = self.generation
-        if generation.ended is not None and generation.began is None:
-            return Usage(0, 0, 0)
-        return Usage(
-            prompt_tokens=generation.prompt_tokens,
-            output_tokens=generation.n_tokens,
-            cached_tokens=generation.cached_tokens,
-            reasoning_tokens=self.cursor.reasoning_tokens(generation.n_tokens),
-        )
-
-    @property
-    def finish(self) -> str:
-        """Why it ended, in the chat API's words."""
-        return "abort" if self.generation.is_aborted else self.answer.finish
 
 
 class Generator:
@@ -102,25 +74,28 @@ class Generator:
         try:
             require_json(request)
             call = dialect.read(body, self._options.template)
-            text = template.render(call.prompt)
+            texts = call.texts or (template.render(call.prompt),)
         except BadBodyError as error:
             return _refused(dialect.unreadable(error))
+        jobs: list[Job] = []
         try:
-            job = self._accept(call, text, dialect)
-        except (BadBodyError, EngineError) as error:
-            return _refused(dialect.refusal(_problem_of(error), call))
-        try:
-            if call.is_stream:
-                return await _stream(request, job, fault)
-            return await _whole(request, job, fault, dialect)
+            try:
+                for each, text in zip(_calls(call), texts, strict=True):
+                    jobs.append(self._accept(each, text, dialect))
+            except (BadBodyError, EngineError) as error:
+                return _refused(dialect.refusal(_problem_of(error), call))
+            if call.detach is not None:
+                return web.Response(body=call.detach(jobs.pop()), content_type=JSON)
+            return await _answered(request, call, jobs, fault, dialect)
         finally:
             # Only a stream that has its head is followed closely enough to see its client leave.
-            if job.has_head:
-                self._pacer.cancel(job.generation.rid)
-            else:
-                self._pacer.abandon(job.generation, poll_s=self._options.disconnect_poll_s)
+            for job in jobs:
+                if job.has_head:
+                    self._pacer.cancel(job.generation.rid)
+                else:
+                    self._pacer.abandon(job.generation, poll_s=self._options.disconnect_poll_s)
 
-    def _accept(self, call: Call, text: bytes, dialect: Dialect) -> _Job:
+    def _accept(self, call: Call, text: bytes, dialect: Dialect) -> Job:
         """Hand a call, whose prompt is rendered as ``text``, to the engine.
 
         Raises:
@@ -154,7 +129,7 @@ class Generator:
             ),
             is_stream=call.is_stream,
         )
-        return _Job(
+        return Job(
             generation,
             answer,
             Cursor(answer, prompt_bytes=len(text)),
@@ -214,6 +189,49 @@ class Generator:
         return next_call(call.prompt, turns) if turns else None
 
 
+def _calls(call: Call) -> list[Call]:
+    """The calls of a batch, each with an id of its own, or the one there is."""
+    if not call.is_batch:
+        return [call]
+    return [
+        replace(call, index=index, rid=call.rid and f"{call.rid}_{index}")
+        for index in range(len(call.texts))
+    ]
+
+
+async def _batch(request: web.Request, jobs: list[Job], *, is_stream: bool) -> web.StreamResponse:
+    """All answers of a batch: one document, or their events as each is whole."""
+    writer = cast("BatchWriter", jobs[0].writer)
+    if not is_stream:
+        parts = []
+        for job in jobs:
+            while job.generation.ended is None:
+                await job.generation.changed()
+            parts.append(_part(job))
+        usages = [job.usage() for job in jobs]
+        text = encode(writer.joined(parts, usages))
+        return web.Response(body=text, content_type=JSON)
+    response = web.StreamResponse(headers=_EVENT_STREAM)
+    for job in jobs:
+        job.has_head = True
+    await response.prepare(request)
+    for job in jobs:
+        while job.generation.ended is None:
+            await job.generation.changed()
+        usage = job.usage()
+        events = job.writer.piece(job.cursor.upto(usage.output_tokens), usage)
+        await response.write(b"".join(events + job.writer.closing(job.finish, usage)))
+    await response.write(b"".join(writer.end([job.usage() for job in jobs])))
+    await response.write_eof()
+    return response
+
+
+def _part(job: Job) -> dict[str, Any]:
+    usage = job.usage()
+    visible = job.cursor.upto(usage.output_tokens)
+    return cast("BatchWriter", job.writer).part(job.answer, visible, job.finish, usage)
+
+
 def _problem_of(error: BadBodyError | EngineError) -> Problem:
     if isinstance(error, QueueFull):
         return Problem(UNAVAILABLE, QUEUE_FULL_TEXT, is_late=True)
@@ -236,11 +254,23 @@ def _refused(refusal: Refusal | list[bytes]) -> web.Response:
     return web.Response(body=b"".join(refusal), headers=_EVENT_STREAM)
 
 
-async def _stream(request: web.Request, job: _Job, fault: Fault | None) -> web.StreamResponse:
+async def _answered(
+    request: web.Request, call: Call, jobs: list[Job], fault: Fault | None, dialect: Dialect
+) -> web.StreamResponse:
+    """Answer as the call wants it, all at once or as it comes."""
+    if call.is_batch:
+        return await _batch(request, jobs, is_stream=call.is_stream)
+    if call.is_stream:
+        return await _stream(request, jobs[0], fault)
+    return await _whole(request, jobs[0], fault, dialect)
+
+
+async def _stream(request: web.Request, job: Job, fault: Fault | None) -> web.StreamResponse:
     """Send the events; the head goes out before them or with the first."""
     response = web.StreamResponse(headers=_EVENT_STREAM)
     if not job.has_late_head:
         await _prepare(request, response, job)
+        await _send(request, response, job, job.writer.greeting())
     n_tokens = -1
     n_events = 0
     while job.generation.ended is None or n_tokens < 0:
@@ -266,7 +296,7 @@ async def _stream(request: web.Request, job: _Job, fault: Fault | None) -> web.S
 
 
 async def _send(
-    request: web.Request, response: web.StreamResponse, job: _Job, events: list[bytes]
+    request: web.Request, response: web.StreamResponse, job: Job, events: list[bytes]
 ) -> None:
     if events:
         if not job.has_head:
@@ -274,13 +304,13 @@ async def _send(
         await response.write(b"".join(events))
 
 
-async def _prepare(request: web.Request, response: web.StreamResponse, job: _Job) -> None:
+async def _prepare(request: web.Request, response: web.StreamResponse, job: Job) -> None:
     job.has_head = True
     await response.prepare(request)
 
 
 async def _whole(
-    request: web.Request, job: _Job, fault: Fault | None, dialect: Dialect
+    request: web.Request, job: Job, fault: Fault | None, dialect: Dialect
 ) -> web.StreamResponse:
     if fault is not None:
         if fault.kind is FaultKind.ERROR_EVENT:

@@ -18,13 +18,14 @@ BODY_BYTES_MAX: Final = 64 * 2**20
 class EmulatorOptions:
     """Settings of one replica.
 
-    ``time_scale`` is engine seconds per wall second. ``output_tokens`` is generated where a request
+    ``time_scale`` is engine seconds per wall second. ``has_response_store``: responses are kept. ``output_tokens`` is generated where a request
     does not say how many; ``reasoning_ratio`` (0-1) of an answer is reasoning where the prompt lets
     it think and the request does not say how much. Of an agent's answers, ``tool_turns`` in a row call
     its shell before one is text alone; 0: none does.
     ``health_check_s`` (at least 1 s in SGLang), ``health_timeout_s`` until a check without any
     output fails, ``keep_alive_s`` and ``disconnect_poll_s`` (how often it is looked whether the
-    client of a silent request has left) are wall seconds.
+    client of a silent request has left) are wall seconds. ``is_embedding``: it embeds and reranks,
+    too, where SGLang then does nothing else.
     """
 
     facts: EngineFacts
@@ -33,6 +34,7 @@ class EmulatorOptions:
     max_queued_requests: int | None = None
     api_key: str | None = None
     admin_api_key: str | None = None
+    has_response_store: bool = False
     output_tokens: int = 500
     reasoning_ratio: float = 0.25
     tool_turns: int = 0
@@ -41,3 +43,4 @@ class EmulatorOptions:
     health_timeout_s: float = 20.0
     keep_alive_s: float = 5.0
     disconnect_poll_s: float = 4.0
+    is_embedding: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -51,6 +51,9 @@ class Refusal:
 class Writer(Protocol):
     """Writes one answer of one dialect. Each list item is one event of the stream."""
 
+    def greeting(self) -> list[bytes]:
+        """The events that are sent before the engine has seen the request."""
+
     def opening(self, usage: Usage) -> list[bytes]:
         """The events before any text."""
 
@@ -65,6 +68,19 @@ class Writer(Protocol):
 
     def whole(self, answer: Answer, visible: Piece, finish: str, usage: Usage) -> bytes:
         """The answer without streaming."""
+
+
+class BatchWriter(Writer, Protocol):
+    """Writes one answer of several that are told together."""
+
+    def part(self, answer: Answer, visible: Piece, finish: str, usage: Usage) -> dict[str, Any]:
+        """This answer, in the document of all."""
+
+    def joined(self, parts: list[dict[str, Any]], usages: list[Usage]) -> object:
+        """The document of all."""
+
+    def end(self, usages: list[Usage]) -> list[bytes]:
+        """The events that end the stream of all."""
 
 
 def epoch_s() -> float:

@@ -32,6 +32,21 @@ def test_replicas_in_the_environment_are_a_list(monkeypatch: pytest.MonkeyPatch)
     assert load({}).settings.replica == ("http://a:1", "http://[::1]:2")
 
 
+def test_aliases_are_a_table_or_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "homeport.toml"
+    path.write_text('[aliases]\n"claude-*" = "kimi"\n"gpt-5" = "qwen"\n')
+    resolved = load({}, path)
+    assert resolved.settings.aliases == ("claude-*=kimi", "gpt-5=qwen")
+    [row] = [row for row in resolved.rows() if row[0] == "aliases"]
+    assert row[2] == f"file {path}"
+    monkeypatch.setenv("HOMEPORT_ALIASES", "a=b, c*=d")
+    monkeypatch.setenv("HOMEPORT_ENGINE_PATHS", "/api/*,/model_info")
+    settings = load({}, path).settings
+    assert settings.aliases == ("a=b", "c*=d")
+    assert settings.engine_paths == ("/api/*", "/model_info")
+    assert load({"aliases": ("x=y",)}, path).settings.aliases == ("x=y",)
+
+
 def test_the_file_may_be_named_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,6 +73,12 @@ def test_the_file_may_be_named_in_the_environment(
         ("max_inflight_per_replica = 0", "max_inflight_per_replica = 0"),
         ("port = ", "not TOML"),
         ('session_header = "a b"', "session_header = 'a b'"),
+        ('aliases = ["a"]', "aliases = 'a'.*not of the form NAME=MODEL"),
+        ('[aliases]\n"a*b" = "m"', "NAME may end with"),
+        ('[aliases]\na = "m*"', "NAME=MODEL"),
+        ('default_model = ""', "default_model = ''"),
+        ('engine_paths = ["x"]', "engine_paths = 'x'.*not a path"),
+        ('engine_paths = ["/a*b"]', "not a path such as"),
     ],
 )
 def test_nonsense_in_the_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
