@@ -295,8 +295,12 @@ def beliefs(
     return {
         "pins": pins,
         "replicas": replicas,
-        "ratio": [((model(k[0]), k[1]), sums) for k, sums in core.ratio._sums.items()],
-        "answers": [((model(k[0]), k[1]), sums) for k, sums in core.answers._sums.items()],
+        "ratio": [
+            ((model(k[0]) if k[0] else "", k[1]), sums) for k, sums in core.ratio._sums.items()
+        ],
+        "answers": [
+            ((model(k[0]) if k[0] else "", k[1]), sums) for k, sums in core.answers._sums.items()
+        ],
         "tails": [session(key) for key in core.tails._keys.values()],
         "totals": core.history.totals,
         "loads": core.ledger._loads,

@@ -95,7 +95,7 @@ def test_arrivals_are_what_arrived(seed: int, links_max: int) -> None:
         parent = facts.parent_key
         assert row.facts == replace(
             facts,
-            model=name_of(seal.model(facts.model)),
+            model=name_of(seal.model(facts.model)) if facts.model else "",
             session_key=name_of(seal.session(facts.session_key)),
             parent_key=None if parent is None else name_of(seal.session(parent)),
             chain=array("Q", seal.links(facts.chain)),
