@@ -1,4 +1,4 @@
-"""The router's settings: one frozen tree, the only reader of environment and files.
+"""The tree of settings, and how its sources are resolved.
 
 Order: defaults, then the TOML file, then ``HOMEPORT_*``, then flags. Unknown keys and impossible
 values are refused, naming the key, the value and where it came from.
@@ -19,13 +19,21 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    SecretStr,
     ValidationError,
     model_validator,
 )
 
 from router.errors import ConfigError
 from router.policy.registry import POLICIES
+from router.settings.kinds import HeaderSecret, Number, Port, Seconds, Secret, secret_keys
+from router.settings.kinds import Path as FileName
+from router.settings.security import (
+    SECRET_FILES,
+    ReplicaTlsSettings,
+    TlsSettings,
+    demand_admin_key,
+    read_secret,
+)
 from router.state.fleet import parse_url
 
 if TYPE_CHECKING:
@@ -33,8 +41,6 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "HOMEPORT_"
 _NESTED: Final = "__"
-_SECRET_LENGTH_MIN: Final = 16
-_SECRETS: Final = frozenset({"record_salt"})
 
 
 def _known_policy(name: str) -> str:
@@ -45,31 +51,14 @@ def _known_policy(name: str) -> str:
 
 def _replica_url(url: str) -> str:
     if parse_url(url) is None:
-        raise ValueError(f"{url!r} is not of the form http://HOST:PORT")
+        shown = url if "@" not in url else f"...@{url.rpartition('@')[2]}"
+        raise ValueError(f"{shown!r} is not of the form http://HOST:PORT or https://HOST:PORT")
     return url.rstrip("/")
 
 
 def _list(value: object) -> object:
     """A list in the environment is separated by commas or blanks."""
     return value.replace(",", " ").split() if isinstance(value, str) else value
-
-
-def _long_enough(secret: SecretStr | None) -> SecretStr | None:
-    if secret is not None and len(secret.get_secret_value()) < _SECRET_LENGTH_MIN:
-        raise ValueError(f"must have at least {_SECRET_LENGTH_MIN} characters")
-    return secret
-
-
-def _number(value: object) -> object:
-    """TOML's true is no number, though Python takes it for one."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004  (pydantic wants a ValueError)
-    return value
-
-
-Number = BeforeValidator(_number)
-Seconds = Annotated[float, Number, Field(gt=0, le=86_400, allow_inf_nan=False)]
-Port = Annotated[int, Number, Field(ge=0, le=65_535)]
 
 
 class LimitSettings(BaseModel):
@@ -167,17 +156,45 @@ class Settings(BaseModel):
         allow_inf_nan=False,
         description="where a recording ends, MiB",
     )
-    record_salt: Annotated[SecretStr | None, AfterValidator(_long_enough)] = Field(
+    record_salt: Secret = Field(
         default=None,
         description="secret that makes names in a recording unreadable; made anew at each start",
     )
+    tenants_file: FileName = Field(
+        default=None, description="a TOML file of tenants and their keys; open to all if not set"
+    )
+    # The engine's prefix cache is one for all who use it, unless it is told otherwise.
+    tenant_prefixes: Literal["shared", "isolated"] = Field(
+        default="shared", description="whether tenants profit from each other's cached prefixes"
+    )
+    forward_client_key: bool = Field(
+        default=False, description="pass the client's own key on to the replicas"
+    )
+    replica_api_key: HeaderSecret = Field(
+        default=None, description="secret: the replicas' --api-key, sent to them with each request"
+    )
+    replica_api_key_file: FileName = Field(
+        default=None, description="a file that holds replica_api_key"
+    )
+    admin_key: Secret = Field(
+        default=None, description="secret: the control API's key; needed beyond loopback"
+    )
+    admin_key_file: FileName = Field(default=None, description="a file that holds admin_key")
+    metrics_open: bool = Field(
+        default=True, description="serve /metrics without the control API's key"
+    )
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    tls: TlsSettings = Field(default_factory=TlsSettings)
+    replica_tls: ReplicaTlsSettings = Field(default_factory=ReplicaTlsSettings)
 
     @model_validator(mode="after")
     def _has_two_ports(self) -> Self:
         if self.port == self.admin_port != 0:
             raise ValueError(f"port and admin_port are both {self.port}; they must differ")
         return self
+
+
+_SECRETS: Final = secret_keys(Settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +239,29 @@ def load(flags: Mapping[str, Any], config: Path | None = None) -> Resolved:
         settings = Settings.model_validate(merged)
     except ValidationError as failure:
         raise ConfigError(_explain(failure, sources)) from None
+    settings = _with_secrets(settings, sources)
+    demand_admin_key(settings.admin_host, settings.admin_key, sources)
     return Resolved(settings, sources)
+
+
+def _with_secrets(settings: Settings, sources: dict[str, str]) -> Settings:
+    """The settings with the secrets that they name files of."""
+    tree = {name: getattr(settings, name) for name in settings.model_fields_set}
+    found: dict[str, Any] = {}
+    for file_key, key in SECRET_FILES.items():
+        path = getattr(settings, file_key)
+        if path is None:
+            continue
+        if getattr(settings, key) is not None:
+            raise ConfigError(f"{key} and {file_key} are both set: choose one")
+        found[key] = read_secret(file_key, path, sources[file_key])
+        sources[key] = f"file {path}"
+    if not found:
+        return settings
+    try:
+        return Settings.model_validate(tree | found)
+    except ValidationError as failure:
+        raise ConfigError(_explain(failure, sources)) from None
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -288,5 +327,7 @@ def _explain(failure: ValidationError, sources: Mapping[str, str]) -> str:
     if not key:
         return message
     message = message[:1].lower() + message[1:]
+    if isinstance(first["input"], dict):  # a group whose members do not fit together
+        return f"{key}: {message}"
     value = "(secret)" if key in _SECRETS else repr(first["input"])
     return f"{key} = {value} (from {source}): {message}"
