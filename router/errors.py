@@ -5,8 +5,10 @@
     RouterError
       ClientError          bad-request, unknown-path, method-not-allowed, bad-content-type,
                            too-large, headers-too-large, request-timeout,
-                           upgrade-refused, loop-detected
+                           upgrade-refused, loop-detected,
+                           bad-api-key, model-not-allowed, path-not-allowed
       Refused              no-replica-ready, saturated, shutting-down
+        TenantLimit        tenant-limit
       UpstreamError
         ConnectFailed      connect-failed, connect-timeout
         FirstEventTimeout  first-event-timeout
@@ -56,6 +58,10 @@ class Refused(RouterError):
     """No replica can take the request now; ``retry_after_s`` says when to come back."""
 
 
+class TenantLimit(Refused):
+    """The tenant has used up what it may; ``retry_after_s`` is when its own bucket has room again."""
+
+
 class UpstreamError(RouterError):
     """A replica failed this request."""
 
@@ -94,6 +100,10 @@ CODES: Final[dict[str, int]] = {
     "headers-too-large": 431,
     "upgrade-refused": 400,
     "loop-detected": 508,
+    "bad-api-key": 401,
+    "model-not-allowed": 403,
+    "path-not-allowed": 403,
+    "tenant-limit": 429,
     "no-replica-ready": 503,
     "saturated": 503,
     "shutting-down": 503,

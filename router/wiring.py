@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, Final
 
 from router.clock import now_s
 from router.control.api import ControlApi
+from router.control.guard import Guard
 from router.control.probes import Probes
+from router.control.reload import Reloader
 from router.core import CoreParameters, RouterCore
 from router.dialect import dialects
 from router.dialect.options import DialectOptions
+from router.edge.credentials import EdgeSecurity, ReplicaKeys
 from router.edge.files import raise_open_files
 from router.edge.limits import EdgeLimits
 from router.edge.server import FrontDoor
+from router.guards import replica_tls, server_tls, tenants_gate, watched_files
 from router.obs.logs import Observer, configure, state_changed
 from router.obs.metrics import Counts, RouterMetrics
 from router.obs.recorder import Recorder
@@ -34,6 +38,8 @@ from router.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pydantic import SecretStr
 
     from router.settings import Settings
 
@@ -103,6 +109,10 @@ def core_and_recorder(settings: Settings) -> tuple[RouterCore, Recorder | None]:
     return core, recorder
 
 
+def _text(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
 class Router:
     """One router: the core, its two servers and its daemons."""
 
@@ -112,29 +122,43 @@ class Router:
         for url in settings.replica:
             address = parse_url(url)
             assert address is not None, "settings validate replica URLs"
-            host, port = address
-            self.core.members.join(ReplicaSpec(f"{host}:{port}", host, port), now_s())
+            host, port, is_tls = address
+            spec = ReplicaSpec(f"{host}:{port}", host, port, is_tls=is_tls)
+            self.core.members.join(spec, now_s())
         counts = Counts()
+        api_key, gate = _text(settings.replica_api_key), tenants_gate(settings)
+        self._tls, to_replicas = server_tls(settings), replica_tls(settings)
+        self.files = Reloader(watched_files(settings, gate, self._tls), counts)
         self.door = FrontDoor(
             core=self.core,
             dialects=dialects(dialect_options(settings)),
             limits=edge_limits(settings),
-            observer=Observer(counts, access_log=settings.access_log),
+            observer=Observer(counts, access_log=settings.access_log, gate=gate),
             now_s=now_s,
+            security=EdgeSecurity(
+                gate=gate,
+                keys=ReplicaKeys(api_key, is_client_forwarded=settings.forward_client_key),
+                tls=self._tls,
+                handshake_s=settings.tls.handshake_s,
+                replica_tls=to_replicas,
+            ),
         )
         self.probes = Probes(
             self.core,
             interval_s=settings.probe_s,
             now_s=now_s,
             dice=random.Random(),  # noqa: S311  (jitter; the core's dice are its own)
+            api_key=api_key,
+            tls=to_replicas,
         )
         self.api = ControlApi(
             self.core,
             policy=settings.policy,
-            metrics=RouterMetrics(self.core, counts, self._recorder),
+            metrics=RouterMetrics(self.core, counts, self._recorder, gate),
             now_s=now_s,
             is_ready=lambda: self.core.is_ready and not self.door.is_draining,
             on_membership=self.probes.follow_membership,
+            guard=Guard(_text(settings.admin_key), is_metrics_open=settings.metrics_open),
         )
         self._ticking: asyncio.Task[None] | None = None
 
@@ -149,7 +173,9 @@ class Router:
             if self._recorder is not None:
                 await asyncio.to_thread(self._recorder.start)
             await self.probes.start()
-            admin_port = await self.api.start(self._settings.admin_host, self._settings.admin_port)
+            tls = self._tls.context if self._tls and self._settings.tls.control else None
+            host, port = self._settings.admin_host, self._settings.admin_port
+            admin_port = await self.api.start(host, port, tls)
             port = await self.door.start(self._settings.host, self._settings.port)
         except BaseException:
             await self.stop()
@@ -157,6 +183,7 @@ class Router:
                 await asyncio.to_thread(self._recorder.discard)
             raise
         self._ticking = spawn(self._tick(), name="tick")
+        self.files.start()
         return port, admin_port
 
     async def stop(self) -> None:
@@ -164,6 +191,7 @@ class Router:
         await self.door.stop()
         if self._ticking is not None:
             self._ticking.cancel()
+        self.files.stop()
         await self.probes.stop()
         await self.api.stop()
         if self._recorder is not None:
@@ -199,6 +227,7 @@ async def serve(settings: Settings, announce: Callable[[int, int], None]) -> Non
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    loop.add_signal_handler(signal.SIGHUP, router.files.ask)
     await ended.wait()
     _log.info("draining limit_s=%s", settings.limits.drain_s)
     await router.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -15,8 +16,10 @@ from router.errors import ClientError
 from router.state.health import Event
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable
 
+    from router.control.guard import Guard
     from router.core import RouterCore
     from router.obs.metrics import RouterMetrics
 
@@ -37,6 +40,7 @@ class ControlApi:
         now_s: Callable[[], float],
         is_ready: Callable[[], bool],
         on_membership: Callable[[], None],
+        guard: Guard,
     ) -> None:
         self._core = core
         self._policy = policy
@@ -44,11 +48,14 @@ class ControlApi:
         self._now_s = now_s
         self._is_ready = is_ready
         self._on_membership = on_membership
+        self._guard = guard
         self._runner: web.AppRunner | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; answers the port that was bound."""
-        app = web.Application(middlewares=[_errors], client_max_size=_BODY_BYTES_MAX)
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen, with TLS if there is a context; answers the port that was bound."""
+        app = web.Application(
+            middlewares=(_errors, self._guard.middleware), client_max_size=_BODY_BYTES_MAX
+        )
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._scrape)
@@ -61,7 +68,7 @@ class ControlApi:
         app.router.add_delete("/replicas/{id}", self._remove)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, reuse_address=True)
+        site = web.TCPSite(self._runner, host, port, reuse_address=True, ssl_context=tls)
         await site.start()
         bound: int = self._runner.addresses[0][1]
         return bound
@@ -152,7 +159,10 @@ async def _errors(
     try:
         return await handler(request)
     except ClientError as failure:
-        return _error(failure.http_status, failure.code, failure.message)
+        answer = _error(failure.http_status, failure.code, failure.message)
+        if failure.http_status == HTTPStatus.UNAUTHORIZED:
+            answer.headers["www-authenticate"] = 'Bearer realm="homeport control"'
+        return answer
     except web.HTTPNotFound:
         return _error(404, "unknown-path", f"the control API has no {request.path}")
     except web.HTTPMethodNotAllowed as failure:

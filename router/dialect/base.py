@@ -37,6 +37,8 @@ class PromptFacts:
     body's shape could not be read (``is_readable`` false: the body is forwarded untouched).
     ``head_segments`` is how many leading segments are tools and system text: what sessions share.
     ``edit`` is the change that ``outgoing`` makes, None to forward the body as it came.
+    ``tenant`` is whose request it is, ``scope`` the same as a number of 64 bits: "" and 0 where
+    there are none; ``priority`` is the tenant's class.
     """
 
     dialect: str
@@ -52,6 +54,9 @@ class PromptFacts:
     head_segments: int = 0
     n_messages: int = 0
     edit: Edit | None = None
+    tenant: str = ""
+    scope: int = 0
+    priority: str = "normal"
 
     @property
     def prompt_bytes(self) -> int:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from router.core import Ticket
     from router.errors import RouterError
     from router.framing.events import HeaderList, ResponseHead
+    from router.state.fleet import ReplicaSpec
 
 JSON: Final = b"content-type: application/json\r\n"
 REQUEST_ID: Final = b"x-request-id"
@@ -24,6 +25,7 @@ _NOT_FORWARDED: Final = HOP_BY_HOP | {
     b"host",
     REQUEST_ID,
 }
+_KEYLESS: Final = _NOT_FORWARDED | {b"authorization", b"x-api-key"}
 _OURS: Final = (
     b"x-homeport-replica",
     b"x-homeport-reason",
@@ -46,11 +48,14 @@ def request_id(headers: HeaderList) -> str | None:
 
 
 def forwarded_fields(
-    headers: HeaderList, *, body_bytes: int, request_id: str, door_id: str
+    headers: HeaderList, *, body_bytes: int, request_id: str, door_id: str, has_key: bool = False
 ) -> bytes:
-    """The header lines a replica gets, without Host and the blank line."""
+    """The header lines a replica gets, without Host and the blank line.
+
+    ``has_key``: the client's own API key is among them.
+    """
     return b"%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
-        lines(end_to_end(headers, _NOT_FORWARDED)),
+        lines(end_to_end(headers, _NOT_FORWARDED if has_key else _KEYLESS)),
         body_bytes,
         request_id.encode("ascii"),
         door_id.encode("ascii"),
@@ -63,10 +68,11 @@ def passed_through(headers: HeaderList, door_id: str) -> bool:
     return any(name == _VIA and value == mark for name, value in headers)
 
 
-def request_head(method: bytes, target: bytes, host: str, port: int, fields: bytes) -> bytes:
-    """A whole request head for one replica; ``host`` may be an IPv6 address."""
-    name = f"[{host}]" if ":" in host else host
-    return b"%b %b HTTP/1.1\r\nhost: %b:%d\r\n%b\r\n" % (method, target, clean(name), port, fields)
+def request_head(method: bytes, target: bytes, spec: ReplicaSpec, fields: bytes) -> bytes:
+    """A whole request head for one replica."""
+    name = f"[{spec.host}]" if ":" in spec.host else spec.host
+    place = (method, target, clean(name), spec.port, fields)
+    return b"%b %b HTTP/1.1\r\nhost: %b:%d\r\n%b\r\n" % place
 
 
 def placement_fields(ticket: Ticket, request_id: str) -> bytes:

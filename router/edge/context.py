@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from router.edge.credentials import ReplicaKeys
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from router.edge.limits import EdgeLimits
     from router.edge.upstream import UpstreamPool
     from router.state.history import RequestRecord
+    from router.tenants.gate import Gate
 
 
 class Observer(Protocol):
@@ -22,7 +25,7 @@ class Observer(Protocol):
     def finished(self, record: RequestRecord) -> None:
         """A request that was placed has ended."""
 
-    def turned_away(self, *, code: str, dialect: str, target: str) -> None:
+    def turned_away(self, *, code: str, dialect: str, target: str, tenant: str = "") -> None:
         """The router answered a request itself, without placing it."""
 
 
@@ -52,7 +55,8 @@ class Door:
     """The front door's shared parts; ``connections`` are the clients' live ones.
 
     ``arriving_bytes`` counts the bodies that have not arrived whole. ``door_id`` names this door in
-    the header by which a request that comes round to it is recognised.
+    the header by which a request that comes round to it is recognised. ``gate`` knows the tenants,
+    None if the door is open to all; ``keys`` are those that replicas are sent.
     """
 
     core: RouterCore
@@ -61,6 +65,8 @@ class Door:
     observer: Observer
     now_s: Callable[[], float]
     pool: UpstreamPool
+    gate: Gate | None = None
+    keys: ReplicaKeys = field(default_factory=ReplicaKeys)
     new_id: Callable[[], str] = new_request_id
     door_id: str = field(default_factory=new_request_id)
     connections: set[Sweepable] = field(default_factory=set)

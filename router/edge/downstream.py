@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from typing_extensions import override
 
-from router.edge.answers import error_fields, passed_through, request_id
+from router.edge.answers import passed_through, request_id
 from router.edge.exchange import Exchange
 from router.edge.intake import Intake
+from router.edge.refusals import NO_HEAD, refused
 from router.edge.relay import Relay
-from router.edge.routes import allowed, nearest, own_answer, route
+from router.edge.routes import own_answer, route
+from router.edge.tenancy import Visit, welcome
 from router.errors import ClientError, Refused, RouterError
 from router.framing.events import FramingError, RequestHead
 from router.framing.requests import RequestParser
@@ -34,18 +36,6 @@ _log: Final = logging.getLogger("homeport.edge")
 
 _PROBES_S: Final = (0.05, 0.1, 1.0)
 """After a client's half-close: two writes and a round trip tell a client that is gone."""
-
-_NOTHING: Final = RequestHead(
-    method=b"GET",
-    target=b"",
-    headers=[],
-    content_length=None,
-    is_chunked=False,
-    keep_alive=False,
-    expects_continue=False,
-    http_version="1.1",
-)
-"""Stands for a request whose head could not be read."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -72,6 +62,7 @@ class ClientConnection(asyncio.Protocol):
         "_started_s",
         "_transport",
         "_unsent_bytes",
+        "_visit",
         "is_paused",
     )
 
@@ -84,6 +75,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_pumping = False
         self._head: RequestHead | None = None
         self._route: Route | None = None
+        self._visit: Visit | None = None
         self._request_id = ""
         self._intake = Intake(door)
         self._unsent_bytes = 0
@@ -139,6 +131,8 @@ class ClientConnection(asyncio.Protocol):
         # HTTP/1.0 has no interim answer to find out with: there, a closed side is a client gone.
         if self._exchange is None or self._head is None or self._head.http_version == "1.0":
             return False
+        if self._transport is None or not self._transport.can_write_eof():  # TLS: both sides end
+            return False
         self._probe_later(self._exchange, 0)
         return True
 
@@ -151,6 +145,7 @@ class ClientConnection(asyncio.Protocol):
         self._parser.close()
         self._queue.clear()
         self._intake.drop()
+        self._leave()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.client_gone()
@@ -203,6 +198,7 @@ class ClientConnection(asyncio.Protocol):
         """The answer is whole; the connection is free for the next request, or closed."""
         self._exchange = None
         self._head = self._route = None
+        self._leave()
         self._request_id = ""
         self._idle_since_s = self._door.now_s()
         self._started_s = self._idle_since_s if self._queue else None
@@ -244,6 +240,8 @@ class ClientConnection(asyncio.Protocol):
         self._head = head
         self._request_id = request_id(head.headers) or self._door.new_id()
         self._route = found = route(head, self._door.dialects, self._door.limits)
+        if self._door.gate is not None:
+            self._visit = welcome(self._door.gate, head, found, self._door.now_s())
         if found.error is not None and head.has_body:
             self._refuse(found.error)
         elif head.expects_continue and head.has_body and not self._queue:
@@ -265,7 +263,8 @@ class ClientConnection(asyncio.Protocol):
             if found.error is not None:
                 raise found.error  # noqa: TRY301 - one place answers all errors
             if not found.is_generation:
-                fields, answer = own_answer(found.path, door.core)
+                may_use = None if self._visit is None else self._visit.account.tenant.allows_model
+                fields, answer = own_answer(found.path, door.core, may_use)
                 relay.whole(fields, answer)
                 return
             if passed_through(head.headers, door.door_id):
@@ -284,6 +283,7 @@ class ClientConnection(asyncio.Protocol):
                 dialect=found.dialect,
                 request=head,
                 request_id=self._request_id,
+                visit=self._visit,
             )
             exchange.start(body)
         except (ClientError, Refused) as error:
@@ -296,15 +296,13 @@ class ClientConnection(asyncio.Protocol):
 
     def _turn_away(self, error: RouterError, relay: Relay, *, keep_alive: bool = True) -> None:
         """Answer an error without placing the request."""
-        door, found = self._door, self._route
-        dialect = found.dialect if found is not None else nearest("", door.dialects)
-        path = found.path if found is not None else ""
-        is_known = found is not None and found.is_generation
-        door.observer.turned_away(
-            code=error.code, dialect=dialect.name if is_known else "", target=path
-        )
-        fields = error_fields(error, self._request_id or door.new_id()) + allowed(error, found)
-        relay.whole(fields, dialect.error_body(error), keep_alive=keep_alive)
+        answer = refused(self._door, error, self._route, self._visit, self._request_id)
+        relay.whole(*answer, keep_alive=keep_alive)
+
+    def _leave(self) -> None:
+        visit, self._visit = self._visit, None
+        if visit is not None:
+            visit.over(self._door.now_s())
 
     def _refuse(self, error: RouterError) -> None:
         """Answer an error before the request was read, and read nothing more of the connection.
@@ -314,7 +312,7 @@ class ClientConnection(asyncio.Protocol):
         """
         self._is_lingering = True
         self._intake.drop()
-        self._turn_away(error, Relay(self, self._head or _NOTHING), keep_alive=False)
+        self._turn_away(error, Relay(self, self._head or NO_HEAD), keep_alive=False)
 
     # Closing
 
@@ -327,7 +325,8 @@ class ClientConnection(asyncio.Protocol):
         self._queue.clear()
         self._close_by_s = self._door.now_s() + self._door.limits.close_s
         if self._is_lingering:
-            if transport is not None and not transport.is_closing():
+            # TLS has no half of a connection to close: the client closes when it has its answer.
+            if transport is not None and transport.can_write_eof() and not transport.is_closing():
                 transport.write_eof()
             return
         self._is_closing = True

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from router.edge.answers import (
     error_fields,
-    forwarded_fields,
     placement_fields,
     relayed_fields,
     request_head,
     waiting_fields,
 )
+from router.edge.opening import opened
 from router.edge.reading import RETRIED, AnswerReader, Step, outcome_of
 from router.edge.relay import EVENT_ENDS, HEARTBEAT, SILENT_S
 from router.edge.tries import Tries, who
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from router.dialect.base import Dialect
     from router.edge.context import Door
     from router.edge.relay import Client, Relay
+    from router.edge.tenancy import Visit
     from router.edge.upstream import UpstreamConnection
     from router.errors import RouterError, UpstreamError
     from router.framing.events import RequestHead, ResponseEvent
@@ -71,6 +72,7 @@ class Exchange:
         "_ticket",
         "_tries",
         "_upstream",
+        "_visit",
     )
 
     def __init__(
@@ -82,6 +84,7 @@ class Exchange:
         dialect: Dialect,
         request: RequestHead,
         request_id: str,
+        visit: Visit | None = None,
     ) -> None:
         self._door = door
         self._client = client
@@ -89,6 +92,7 @@ class Exchange:
         self._dialect = dialect
         self._request = request
         self._request_id = request_id
+        self._visit = visit
         self._body = b""
         self._fields = b""
         self._tail = b""
@@ -114,18 +118,15 @@ class Exchange:
             ClientError: the body cannot be read.
             Refused: no replica can take the request.
         """
-        door = self._door
-        facts = self._dialect.read(body, self._request.headers)
-        self._is_stream = facts.is_stream
-        self._body, self._strip_usage = self._dialect.outgoing(body, facts)
-        self._fields = forwarded_fields(
-            self._request.headers,
-            body_bytes=len(self._body),
-            request_id=self._request_id,
-            door_id=door.door_id,
+        door, visit = self._door, self._visit
+        facts, self._body, self._strip_usage, self._fields = opened(
+            door, self._dialect, self._request, body, self._request_id, visit=visit
         )
+        self._is_stream = facts.is_stream
         self._started_s = door.now_s()
         self._ticket = door.core.arrive(facts, self._started_s)
+        if visit is not None:
+            visit.placed(self._ticket, len(body))
         self._dispatch(self._started_s)
 
     def _dispatch(self, now_s: float, *, is_fresh: bool = False) -> None:
@@ -139,9 +140,9 @@ class Exchange:
             hold_bytes_max=limits.body_hold_bytes_max,
         )
         pool = self._door.pool
-        connection = None if is_fresh else pool.take(ticket.host, ticket.port, now_s)
+        connection = None if is_fresh else pool.take(ticket.spec, now_s)
         if connection is None:
-            self._connecting = pool.connect(ticket.host, ticket.port, self)
+            self._connecting = pool.connect(ticket.spec, self)
         else:
             self.connected(connection)
 
@@ -156,11 +157,9 @@ class Exchange:
             return
         self._upstream = connection
         self._client.watch(connection)
-        connection.send(
-            self,
-            request_head(request.method, request.target, ticket.host, ticket.port, self._fields),
-            self._body,
-        )
+        fields = self._fields + self._door.keys.line(ticket.spec)
+        head = request_head(request.method, request.target, ticket.spec, fields)
+        connection.send(self, head, self._body)
 
     def connect_failed(self, error: UpstreamError) -> None:
         """No connection could be made in time."""

@@ -12,7 +12,7 @@ from router.errors import ClientError
 from router.framing.writing import status_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from router.core import RouterCore
     from router.dialect.base import Dialect
@@ -32,13 +32,15 @@ _SHOWN: Final = 200
 class Route:
     """Where one request goes. ``dialect`` shapes its errors, and serves it if ``is_generation``.
 
-    ``error`` is what is wrong with the head, None if nothing.
+    ``error`` is what is wrong with the head, None if nothing. ``is_other``: the path is one of the
+    engine's own, which not every tenant may use.
     """
 
     path: str
     dialect: Dialect
     is_generation: bool
-    error: ClientError | None
+    error: RouterError | None
+    is_other: bool = False
 
 
 def route(head: RequestHead, dialects: Mapping[str, Dialect], limits: EdgeLimits) -> Route:
@@ -85,13 +87,18 @@ def too_large(body_bytes: int, limits: EdgeLimits) -> ClientError:
     )
 
 
-def own_answer(path: str, core: RouterCore) -> tuple[bytes, bytes]:
-    """Status line with headers, and body, of what the router answers itself."""
+def own_answer(
+    path: str, core: RouterCore, may_use: Callable[[str], bool] | None = None
+) -> tuple[bytes, bytes]:
+    """Status line with headers, and body, of what the router answers itself.
+
+    Models that the caller may not use are not told.
+    """
     if path == _HEALTH:
         is_ready = core.is_ready
         body: object = {"status": "ok" if is_ready else "no-replica-ready"}
         return status_line(200 if is_ready else 503) + JSON, _json(body)
-    models = [_model(name) for name in core.models()]
+    models = [_model(name) for name in core.models() if may_use is None or may_use(name)]
     if path == _MODELS:
         return status_line(200) + JSON, _json({"object": "list", "data": models})
     name = unquote(path[len(_MODELS) + 1 :])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import uvloop
 
 from router.edge.context import Door
+from router.edge.credentials import EdgeSecurity
 from router.edge.downstream import ClientConnection
 from router.edge.memory import keep_large_blocks
 from router.edge.upstream import UpstreamPool
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from router.edge.limits import EdgeLimits
 
 _BACKLOG = 1024
+_FAREWELL_S = 1.0
 _T = TypeVar("_T")
 
 
@@ -41,16 +43,21 @@ class FrontDoor:
         limits: EdgeLimits,
         observer: Observer,
         now_s: Callable[[], float],
+        security: EdgeSecurity | None = None,
     ) -> None:
         assert dialects, "a front door without a dialect serves nothing"
+        security = security or EdgeSecurity()
         self._door = Door(
             core=core,
             dialects=dialects,
             limits=limits,
             observer=observer,
             now_s=now_s,
-            pool=UpstreamPool(limits),
+            pool=UpstreamPool(limits, security.replica_tls),
+            gate=security.gate,
+            keys=security.keys,
         )
+        self._security = security
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_empty = asyncio.Event()
@@ -68,11 +75,27 @@ class FrontDoor:
         """
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: ClientConnection(self._door), host, port, backlog=_BACKLOG
+            lambda: ClientConnection(self._door),
+            host,
+            port,
+            backlog=_BACKLOG,
+            **self._secured(),
         )
         self._sweep()
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
+
+    def _secured(self) -> dict[str, Any]:
+        """What a listening socket needs for TLS; nothing without."""
+        security = self._security
+        if security.tls is None:
+            return {}
+        return {
+            "ssl": security.tls.context,
+            "ssl_handshake_timeout": security.handshake_s,
+            # An idle client may not answer the farewell before its next request.
+            "ssl_shutdown_timeout": _FAREWELL_S,
+        }
 
     async def stop(self) -> None:
         """Accept nothing more, let running answers end for at most ``drain_s``, then close."""

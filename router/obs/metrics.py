@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from router.obs.tenants import tenant_metrics
 from router.state.health import State
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from router.core import RouterCore
     from router.obs.recorder import Recorder
     from router.state.history import RequestRecord
+    from router.tenants.gate import Gate
 
 _TTFT_BOUNDS_S: Final = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4)
 _PRICE_PARTS: Final = ("wait_s", "prefill_s", "interference_s", "pressure_s")
@@ -49,6 +51,14 @@ METRICS: Final[dict[str, str]] = {
     "homeport_recording": "1 while what is decided is recorded",
     "homeport_recorded_records_total": "records taken for the recording",
     "homeport_recorded_bytes_total": "bytes of the recording in its file",
+    "homeport_reloads_total": "files that were read again, by file and outcome",
+    "homeport_file_unusable": "1 while a file on disk cannot be used and the one before it is",
+    "homeport_tenant_requests_total": "placed requests of a tenant that have ended, by outcome",
+    "homeport_tenant_refused_total": "a tenant's requests that were not placed, by error code",
+    "homeport_tenant_inflight": "a tenant's requests that were let in and are not over",
+    "homeport_tenant_prompt_tokens_total": "prompt tokens the engines reported for a tenant",
+    "homeport_tenant_cached_tokens_total": "of these, tokens they had cached",
+    "homeport_tenant_output_tokens_total": "tokens the engines generated for a tenant",
     "homeport_replica_state": "1 for the state a replica is in",
     "homeport_replica_inflight": "requests in flight at a replica, as the router believes",
     "homeport_replica_backlog_seconds": "prefill dispatched to a replica and not yet begun",
@@ -97,6 +107,8 @@ class Counts:
     turned_away: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     decisions: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     price_us: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    reloads: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    unusable_files: dict[str, bool] = field(default_factory=dict)
     ttft: Histogram = field(default_factory=Histogram)
     duration: Histogram = field(default_factory=Histogram)
 
@@ -118,10 +130,17 @@ class Counts:
 class RouterMetrics(Collector):
     """Turns the core's state and the counts into metrics when scraped."""
 
-    def __init__(self, core: RouterCore, counts: Counts, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        core: RouterCore,
+        counts: Counts,
+        recorder: Recorder | None = None,
+        gate: Gate | None = None,
+    ) -> None:
         self._core = core
         self._counts = counts
         self._recorder = recorder
+        self._gate = gate
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -135,6 +154,8 @@ class RouterMetrics(Collector):
         yield from self._requests()
         yield from self._totals()
         yield from self._recording()
+        yield from self._files()
+        yield from tenant_metrics(self._gate, METRICS)
         yield from self._replicas()
 
     def _requests(self) -> Iterator[Metric]:
@@ -195,6 +216,16 @@ class RouterMetrics(Collector):
             family = _counter(name)
             family.add_metric([], value)
             yield family
+
+    def _files(self) -> Iterator[Metric]:
+        reloads = _counter("homeport_reloads_total", "file", "outcome")
+        for labels, n in self._counts.reloads.items():
+            reloads.add_metric(labels, n)
+        yield reloads
+        unusable = _gauge("homeport_file_unusable", "file")
+        for name, is_unusable in self._counts.unusable_files.items():
+            unusable.add_metric([name], float(is_unusable))
+        yield unusable
 
     def _replicas(self) -> Iterator[Metric]:
         replicas = self._core.fleet.replicas()

@@ -118,6 +118,8 @@ class ArrivalReader:
             ends_bytes=ends_bytes,
             head_segments=row.head_segments,
             n_messages=row.n_messages,
+            tenant="" if row.tenant is None else name_of(row.tenant),
+            scope=0 if row.tenant is None else int.from_bytes(row.tenant, "little"),
         )
         return Arrival(self._number, row.now_s, facts)
 

@@ -210,6 +210,7 @@ class RecordedCore(RouterCore):
                 common=shared.common,
                 links=seal.links(new),
                 lengths_bytes=lengths_of(facts.ends_bytes, shared),
+                tenant=seal.session(facts.tenant) if facts.tenant else None,
             )
         )
 

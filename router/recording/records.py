@@ -124,7 +124,8 @@ class Arrive(_Record, tag=8):
     ``session``, ``parent`` and ``model`` are sealed. The chain is told by what is new in it: it has
     the first ``common`` segments of the arrival that came ``back`` arrivals earlier (0: none),
     then those of ``links``, 8 sealed bytes each, with ``lengths_bytes`` canonical bytes each.
-    ``output_tokens_max`` is cut off at 2**53.
+    ``output_tokens_max`` is cut off at 2**53. ``tenant`` is sealed as a session is, None if there is
+    none.
     """
 
     now_s: float
@@ -142,6 +143,7 @@ class Arrive(_Record, tag=8):
     common: Count
     links: bytes
     lengths_bytes: tuple[Count, ...]
+    tenant: Sealed | None = None
 
 
 class Retry(_Record, tag=9):

@@ -10,7 +10,7 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from router.policy.ring import Rings
@@ -30,18 +30,28 @@ if TYPE_CHECKING:
 _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
 
 
-def parse_url(url: str) -> tuple[str, int] | None:
-    """Host and port of ``http://HOST:PORT``; None if the URL has another form."""
+class Address(NamedTuple):
+    """Where a replica is; ``is_tls`` where its URL begins with ``https``."""
+
+    host: str
+    port: int
+    is_tls: bool
+
+
+def parse_url(url: str) -> Address | None:
+    """The address in ``http://HOST:PORT`` or ``https://HOST:PORT``; None for any other form."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         return None
-    if parts.scheme != "http" or not host or not port or parts.path.strip("/"):
+    if parts.scheme not in ("http", "https") or not host or not port or parts.path.strip("/"):
         return None
     if not _HOST.fullmatch(host):
         return None
-    return None if parts.query or parts.fragment or parts.username else (host, port)
+    if parts.query or parts.fragment or parts.username is not None:
+        return None
+    return Address(host, port, parts.scheme == "https")
 
 
 @dataclass(slots=True, frozen=True)
@@ -50,6 +60,7 @@ class ReplicaSpec:
 
     ``capacity_tokens`` is device and host tier together, None if not known yet. ``lease_s`` None
     means it stays until it is removed. ``source`` says who named it: static or registered.
+    ``is_tls``: it is spoken to over TLS. ``api_key`` is its own key, None for the fleet's.
     """
 
     replica_id: str
@@ -60,12 +71,14 @@ class ReplicaSpec:
     profile: str | None = None
     inflight_max: int | None = None
     lease_s: float | None = None
+    is_tls: bool = False
+    api_key: str | None = field(default=None, repr=False)
 
     @property
     def url(self) -> str:
         """The base URL, without a slash at its end."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}"
 
 
 @dataclass(slots=True, frozen=True)

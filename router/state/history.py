@@ -57,6 +57,7 @@ class RequestRecord:
     output_tokens: int | None = None
     outcome: Outcome | None = None
     error_code: str | None = None
+    tenant: str = ""
 
     @property
     def ttft_s(self) -> float | None:

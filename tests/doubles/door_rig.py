@@ -53,7 +53,7 @@ class Notes:
         self.records.append(record)
         self._news.set()
 
-    def turned_away(self, *, code: str, dialect: str, target: str) -> None:
+    def turned_away(self, *, code: str, dialect: str, target: str, tenant: str = "") -> None:  # noqa: ARG002
         """The router answered a request itself."""
         self.turned.append((code, dialect, target))
         self._news.set()

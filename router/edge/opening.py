@@ -1,0 +1,52 @@
+"""What one whole request asks for, and what a replica is to be sent for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from router.edge.answers import forwarded_fields
+
+if TYPE_CHECKING:
+    from router.dialect.base import Dialect, PromptFacts
+    from router.edge.context import Door
+    from router.edge.tenancy import Visit
+    from router.framing.events import RequestHead
+
+
+class Opening(NamedTuple):
+    """``body`` and ``fields`` go to the replica; ``strip_usage``: take the usage from the answer."""
+
+    facts: PromptFacts
+    body: bytes
+    strip_usage: bool
+    fields: bytes
+
+
+def opened(
+    door: Door,
+    dialect: Dialect,
+    request: RequestHead,
+    body: bytes,
+    request_id: str,
+    *,
+    visit: Visit | None,
+) -> Opening:
+    """Read a whole request.
+
+    Raises:
+        ClientError: the body cannot be read, or asks for what its tenant may not have.
+    """
+    facts = dialect.read(body, request.headers)
+    if visit is not None:
+        visit.claim(facts)
+    changed, strip_usage = dialect.outgoing(body, facts)
+    if visit is not None:
+        changed = visit.outgoing(changed)
+    fields = forwarded_fields(
+        request.headers,
+        body_bytes=len(changed),
+        request_id=request_id,
+        door_id=door.door_id,
+        has_key=door.keys.is_client_forwarded,
+    )
+    return Opening(facts, changed, strip_usage, fields)
