@@ -218,7 +218,6 @@ async def serve(settings: Settings, announce: Callable[[int, int], None]) -> Non
     # What was built so far lives as long as the process: the collector need not look at it.
     gc.collect()
     gc.freeze()
-    announce(port, admin_port)
 
     def on_signal() -> None:
         if ended.is_set():
@@ -228,6 +227,7 @@ async def serve(settings: Settings, announce: Callable[[int, int], None]) -> Non
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     loop.add_signal_handler(signal.SIGHUP, router.files.ask)
+    announce(port, admin_port)
     await ended.wait()
     _log.info("draining limit_s=%s", settings.limits.drain_s)
     await router.stop()

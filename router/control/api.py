@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import web
 
+from router.control.guard import wordless
 from router.control.registration import registered
 from router.control.views import fleet_view, session_view, sessions_view
 from router.errors import ClientError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from router.obs.metrics import RouterMetrics
 
 _log = logging.getLogger("homeport.control")
+_http_log = logging.getLogger("homeport.control.http")
+_http_log.addFilter(wordless)
 _BODY_BYTES_MAX: Final = 64 * 1024
 _SESSIONS_MAX: Final = 1_000
 
@@ -66,7 +69,7 @@ class ControlApi:
         app.router.add_put("/replicas/{id}/heartbeat", self._heartbeat)
         app.router.add_post("/replicas/{id}/drain", self._drain)
         app.router.add_delete("/replicas/{id}", self._remove)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, logger=_http_log)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, reuse_address=True, ssl_context=tls)
         await site.start()

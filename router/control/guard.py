@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from router.errors import ClientError
 
@@ -60,6 +62,16 @@ class Guard:
             return await handler(request)
 
         return guarded
+
+
+def wordless(record: logging.LogRecord) -> bool:
+    """A filter of logs: bytes that are no HTTP are not repeated, for there may be a key in them."""
+    fault = record.exc_info[1] if record.exc_info else None
+    if isinstance(fault, HttpProcessingError):
+        record.exc_info = None
+        record.msg, record.args = "not-http fault=%s", (type(fault).__name__,)
+        record.levelno, record.levelname = logging.INFO, "INFO"
+    return True
 
 
 def _digest(key: str) -> bytes:

@@ -7,6 +7,7 @@ values are refused, naming the key, the value and where it came from.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "HOMEPORT_"
 _NESTED: Final = "__"
+_PASSWORD: Final = re.compile(r"//[^/@\s]*@")
+"""What stands before the host in a URL."""
 
 
 def _known_policy(name: str) -> str:
@@ -329,5 +332,5 @@ def _explain(failure: ValidationError, sources: Mapping[str, str]) -> str:
     message = message[:1].lower() + message[1:]
     if isinstance(first["input"], dict):  # a group whose members do not fit together
         return f"{key}: {message}"
-    value = "(secret)" if key in _SECRETS else repr(first["input"])
+    value = "(secret)" if key in _SECRETS else _PASSWORD.sub("//...@", repr(first["input"]))
     return f"{key} = {value} (from {source}): {message}"
