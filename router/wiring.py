@@ -226,7 +226,8 @@ async def serve(settings: Settings, announce: Callable[[int, int], None]) -> Non
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    loop.add_signal_handler(signal.SIGHUP, router.files.ask)
+    if router.files.is_watching:  # else a terminal that closes ends it, as ever
+        loop.add_signal_handler(signal.SIGHUP, router.files.ask)
     announce(port, admin_port)
     await ended.wait()
     _log.info("draining limit_s=%s", settings.limits.drain_s)

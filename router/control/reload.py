@@ -74,6 +74,11 @@ class Reloader:
         for group in watched:
             counts.unusable_files[group.name] = False
 
+    @property
+    def is_watching(self) -> bool:
+        """There are files to look after."""
+        return bool(self._watched)
+
     def start(self) -> None:
         """Begin to watch; what was read before this object was made counts as read."""
         if self._watched:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -20,7 +18,7 @@ import pytest
 from router.tenants.keys import hash_of
 from tests.doubles.agents import chat_body
 from tests.doubles.certificates import Authority
-from tests.doubles.processes import COMMAND, Running, emulate, end, running
+from tests.doubles.processes import Running, emulate, end, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -238,24 +236,6 @@ def test_the_control_port_asks_for_its_key(router: Running, replica: Running) ->
         assert OWN not in control.get("/fleet").text
 
 
-def test_beyond_loopback_the_control_port_needs_a_key() -> None:
-    for host in ("0.0.0.0", "::", "10.1.2.3", "homeport.internal"):
-        run = subprocess.run(
-            [*COMMAND, "serve", "--admin-host", host, "--port", "0", "--admin-port", "0"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-        assert run.returncode == 2
-        assert f"admin_host = {host!r} (from flag)" in run.stderr
-        assert "set admin_key_file or admin_key" in run.stderr
-        assert len(run.stderr.strip().splitlines()) == 1
-    words = ("--admin-host", "0.0.0.0", "--admin-key", ADMIN, "--port", "0", "--admin-port", "0")
-    with running("serve", *words) as started:
-        assert started.ready
-
-
 def test_no_secret_is_ever_written(router: Running, folder: Path, replica: Running) -> None:
     """Whatever goes wrong: neither logs, answers, metrics nor recordings hold a secret."""
     shown = [ask(router, key).text for key in (TEAM, CI, WRONG)]
@@ -293,67 +273,6 @@ def test_no_secret_is_ever_written(router: Running, folder: Path, replica: Runni
     for secret in SECRETS:
         assert not [text for text in shown if secret in text], secret
     assert any("reload-refused" in line for line in router.lines)
-
-
-def test_check_shows_no_secret_and_reads_every_file(folder: Path) -> None:
-    def check(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*COMMAND, "check", *words],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-            env=os.environ | environment,
-        )
-
-    words = ("--admin-key-file", str(folder / "admin.key"), "--record-salt", SALT)
-    words += ("--tenants-file", str(folder / "tenants.toml"))
-    done = check(*words, HOMEPORT_REPLICA_API_KEY=REPLICA)
-    assert done.returncode == 0
-    rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
-    assert rows["admin_key"] == ["set", "file", str(folder / "admin.key")]
-    assert rows["replica_api_key"] == ["set", "environment"]
-    assert rows["tls.handshake_s"] == ["10.0", "default"]
-    outputs = [done]
-    (folder / "bad.toml").write_text(f"[tenants.a]\nkeys = ['{TEAM}']\n")
-    for more, said in (
-        (("--tenants-file", str(folder / "bad.toml")), "bad.toml, line 2: tenants.a.keys[0]"),
-        (("--tenants-file", str(folder / "none.toml")), "none.toml: No such file"),
-        (("--admin-key", ADMIN), "admin_key and admin_key_file are both set"),
-        (("--admin-key-file", str(folder / "none")), "admin_key_file = "),
-        (("--replica-api-key", f"{REPLICA} x"), "replica_api_key = (secret) (from flag)"),
-        (("--replica", f"http://u:{REPLICA}@h:1"), "not of the form"),
-    ):
-        bad = check(*words, *more)
-        assert bad.returncode == 2
-        assert said in bad.stderr
-        assert len(bad.stderr.strip().splitlines()) == 1
-        outputs.append(bad)
-    for run in outputs:
-        assert not [secret for secret in SECRETS if secret in run.stdout + run.stderr]
-
-
-def test_a_key_is_made_and_hashed_by_the_command() -> None:
-    def key(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*COMMAND, "key", *words],
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-
-    lines = key("new", "team-a").stdout.splitlines()
-    made = lines[0]
-    assert made.startswith("hp-")
-    assert lines[-2:] == ["[tenants.team-a]", f'keys = ["{hash_of(made)}"]']
-    assert key("hash", given=f"{made}\n").stdout.strip() == hash_of(made)
-    assert "\n".join(lines).count(made) == 1
-    short = key("hash", given="short\n")
-    assert (short.returncode, short.stdout) == (2, "")
-    assert key("new", "a b").returncode == 2
-    assert key("gnu").returncode == 2
 
 
 def test_both_ports_over_tls(tmp_path: Path, replica: Running) -> None:
