@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from router.dialect.salt import claimed, may_be_isolated, salt_of, salted
-from router.errors import ClientError, Refused
+from router.errors import ClientError, TenantLimit
 from router.tenants.accounts import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
@@ -24,12 +24,22 @@ _CHALLENGE: Final = b'www-authenticate: Bearer realm="homeport"\r\n'
 class Visit:
     """One request of a tenant; ``account`` is whose. Counted against its limits until it is over."""
 
-    __slots__ = ("_admission", "_is_isolated", "account")
+    __slots__ = ("_admission", "_body_bytes", "_is_isolated", "account")
 
-    def __init__(self, account: Account, admission: Admission | None, *, is_isolated: bool) -> None:
+    def __init__(self, account: Account, body_bytes: int, *, is_isolated: bool) -> None:
         self.account = account
-        self._admission = admission
+        self._body_bytes = body_bytes
+        self._admission: Admission | None = None
         self._is_isolated = is_isolated
+
+    def admit(self, now_s: float) -> None:
+        """Let the request in, within the tenant's limits; repeating it changes nothing.
+
+        Raises:
+            TenantLimit: not now.
+        """
+        if self._admission is None:
+            self._admission = self.account.admit(self._body_bytes, now_s)
 
     def claim(self, facts: PromptFacts) -> None:
         """Make the request the tenant's own: its session, its model, what it may share.
@@ -38,7 +48,8 @@ class Visit:
             ClientError: ``model-not-allowed``.
         """
         account = self.account
-        account.demand_model(facts.model)
+        if facts.model or facts.chain or not facts.is_readable:  # else it asks no model anything
+            account.demand_model(facts.model)
         claimed(facts, account.name, account.scope, is_isolated=self._is_isolated)
         facts.priority = account.tenant.priority
 
@@ -58,11 +69,14 @@ class Visit:
             self._admission.release(now_s)
 
 
-def welcome(gate: Gate, head: RequestHead, found: Route, now_s: float) -> Visit | None:
+def welcome(
+    gate: Gate, head: RequestHead, found: Route, now_s: float, *, may_wait: bool = False
+) -> Visit | None:
     """Whose request begins with this head; ``found.error`` says why it may not go on.
 
     The key comes before all else: who has none learns nothing of paths and methods. Only the
-    health that load balancers ask for is open.
+    health that load balancers ask for is open. ``may_wait``: a tenant at its limit is not refused
+    here; :meth:`Visit.admit` is asked again when the request is to be placed.
     """
     if found.path == _HEALTH and found.error is None:
         return None
@@ -71,14 +85,16 @@ def welcome(gate: Gate, head: RequestHead, found: Route, now_s: float) -> Visit 
     except ClientError as error:
         found.error = error
         return None
-    admission: Admission | None = None
+    visit = Visit(account, head.content_length or 0, is_isolated=gate.is_isolated)
     if found.error is None and found.is_generation:
         try:
             _demand_path(gate, account, found)
-            admission = account.admit(head.content_length or 0, now_s)
-        except (ClientError, Refused) as error:
+            visit.admit(now_s)
+        except TenantLimit as limit:
+            found.error = None if may_wait else limit
+        except ClientError as error:
             found.error = error
-    return Visit(account, admission, is_isolated=gate.is_isolated)
+    return visit
 
 
 def challenge(error: RouterError) -> bytes:

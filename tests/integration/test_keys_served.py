@@ -144,7 +144,9 @@ def test_official_clients_with_keys(router: Running) -> None:
     )
     assert metric(router, 'homeport_tenant_prompt_tokens_total{tenant="team"}') > 0
     assert metric(router, 'homeport_turned_away_total{code="bad-api-key"}') == 2
-    assert "WRONG" not in scrape(router)
+    assert any(" tenant=team " in line and "outcome=done" in line for line in router.lines)
+    assert any("code=model-not-allowed" in line and "tenant=team" in line for line in router.lines)
+    assert any("code=bad-api-key" in line and "tenant=- " in line for line in router.lines)
 
 
 def test_a_limit_tells_an_official_client_when_to_come_back(router: Running, folder: Path) -> None:
@@ -273,6 +275,30 @@ def test_no_secret_is_ever_written(router: Running, folder: Path, replica: Runni
     for secret in SECRETS:
         assert not [text for text in shown if secret in text], secret
     assert any("reload-refused" in line for line in router.lines)
+
+
+def test_isolated_tenants_share_no_cached_prefix(tmp_path: Path, replica: Running) -> None:
+    path = tmp_path / "tenants.toml"
+    names = {"one": TEAM, "two": NEW}
+    rows = [f'[tenants.{name}]\nkeys = ["{hash_of(key)}"]\n' for name, key in names.items()]
+    path.write_text("".join(rows))
+    words = ("--tenants-file", str(path), "--tenant-prefixes", "isolated")
+    ports = ("--port", "0", "--admin-port", "0", "--replica", replica.url)
+    with running("serve", *ports, *words, "--replica-api-key", REPLICA) as router:
+
+        def cached(key: str) -> tuple[int, int]:
+            """What the engine reports, and what the router had predicted."""
+            answer = ask(router, key)
+            details = answer.json()["usage"].get("prompt_tokens_details") or {}
+            predicted = int(answer.headers["x-homeport-cached-tokens"])
+            return details.get("cached_tokens", 0), predicted
+
+        assert cached(TEAM) == (0, 0)
+        reported, predicted = cached(TEAM)
+        assert reported > 5_000
+        assert predicted > 5_000
+        assert cached(NEW) == (0, 0)
+        assert cached(NEW)[0] == reported
 
 
 def test_both_ports_over_tls(tmp_path: Path, replica: Running) -> None:
