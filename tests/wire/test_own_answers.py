@@ -149,7 +149,7 @@ async def test_health_and_models(table: Mapping[str, Dialect]) -> None:
         await client.send(get("/health", "HEAD"))
         head = await client.read_until(b"\r\n\r\n")
         assert b"content-length: 15\r\n" in head
-        await client.send(get("http://door/health"))
+        await client.send(get("http://h/health"))
         assert (await client.read()).status == 200
 
 
