@@ -125,7 +125,7 @@ class Exchange:
             door_id=door.door_id,
         )
         self._started_s = door.now_s()
-        self._ticket = door.core.arrive(facts, self._started_s)
+        self._ticket = door.arrive(facts, self._started_s, self._request, self._request_id)
         self._dispatch(self._started_s)
 
     def _dispatch(self, now_s: float, *, is_fresh: bool = False) -> None:

@@ -11,6 +11,7 @@ from router.edge.context import Door
 from router.edge.downstream import ClientConnection
 from router.edge.memory import keep_large_blocks
 from router.edge.upstream import UpstreamPool
+from router.framing.forwarding import ForwardingRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -41,6 +42,7 @@ class FrontDoor:
         limits: EdgeLimits,
         observer: Observer,
         now_s: Callable[[], float],
+        forwarding: ForwardingRules | None = None,
     ) -> None:
         assert dialects, "a front door without a dialect serves nothing"
         self._door = Door(
@@ -50,6 +52,7 @@ class FrontDoor:
             observer=observer,
             now_s=now_s,
             pool=UpstreamPool(limits),
+            forwarding=forwarding or ForwardingRules(),
         )
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -91,6 +94,7 @@ class FrontDoor:
         if self._timer is not None:
             self._timer.cancel()
         door.pool.close()
+        door.decoders.close()
 
     async def _empty_within(self, wait_s: float) -> bool:
         """Wait until no client is connected; False if some still are after ``wait_s``."""

@@ -50,7 +50,7 @@ CASES = {
         "bad-content-type",
         False,
     ),
-    "encoding": (post(b"{}", extra="Content-Encoding: gzip\r\n"), 415, "bad-content-type", False),
+    "encoding": (post(b"{}", extra="Content-Encoding: br\r\n"), 415, "bad-content-type", False),
     "declared-large": (declared(1001), 413, "too-large", False),
     "expected-large": (
         declared(1001).replace(b"Content-L", b"Expect: 100-continue\r\nContent-L"),
