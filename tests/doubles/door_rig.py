@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from router.dialect.base import Dialect
+    from router.framing.forwarding import ForwardingRules
     from router.policy.view import FleetView, RouteRequest
     from router.state.history import RequestRecord
 
@@ -75,6 +76,7 @@ class Rig:
         dialects: Mapping[str, Dialect],
         limits: EdgeLimits,
         clock: Callable[[], float],
+        forwarding: ForwardingRules | None,
     ) -> None:
         self.policy = InOrder()
         self.core = RouterCore(self.policy, random.Random(0))
@@ -85,7 +87,12 @@ class Rig:
         self.notes = Notes()
         self.limits = limits
         self.door = FrontDoor(
-            core=self.core, dialects=dialects, limits=limits, observer=self.notes, now_s=clock
+            core=self.core,
+            dialects=dialects,
+            limits=limits,
+            observer=self.notes,
+            now_s=clock,
+            forwarding=forwarding,
         )
         self.port = 0
 
@@ -111,9 +118,11 @@ async def front_door(
     dialects: Mapping[str, Dialect],
     limits: EdgeLimits | None = None,
     clock: Callable[[], float] = now_s,
+    forwarding: ForwardingRules | None = None,
 ) -> AsyncIterator[Rig]:
     """A listening front door over replicas at these ports; nothing may be in flight at its end."""
-    rig = Rig(list(ports), dialects, limits or EdgeLimits(sweep_s=0.01, drain_s=2.0), clock)
+    limits = limits or EdgeLimits(sweep_s=0.01, drain_s=2.0)
+    rig = Rig(list(ports), dialects, limits, clock, forwarding)
     rig.port = await rig.door.start("127.0.0.1", 0)
     try:
         # uvloop swallows what a signal's handler raises, so the test runner's own limit is lost.
