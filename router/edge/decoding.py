@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from router.errors import ClientError
+from router.errors import RouterError
 from router.framing.decoding import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.edge.limits import EdgeLimits
+
+_log: Final = logging.getLogger("homeport.edge")
 
 _THREADS: Final = 2
 """Inflating lets go of the interpreter's lock; more threads would only hold more bodies."""
@@ -30,7 +33,7 @@ class Decoders:
         body: bytes,
         coding: bytes,
         limits: EdgeLimits,
-        done: Callable[[bytes | ClientError], None],
+        done: Callable[[bytes | RouterError], None],
     ) -> asyncio.Future[bytes]:
         """Decode and call ``done`` in the loop, unless what is answered is cancelled before."""
         if self._threads is None:
@@ -52,13 +55,14 @@ class Decoders:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _tell(done: Callable[[bytes | ClientError], None], future: asyncio.Future[bytes]) -> None:
+def _tell(done: Callable[[bytes | RouterError], None], future: asyncio.Future[bytes]) -> None:
     if future.cancelled():
         return
     failure = future.exception()
     if failure is None:
         done(future.result())
-    elif isinstance(failure, ClientError):
+    elif isinstance(failure, RouterError):
         done(failure)
-    else:
-        raise failure
+    else:  # memory, say: the client is owed an answer all the same
+        _log.error("decoding-failed", exc_info=failure)
+        done(RouterError("internal", "The router failed on this body; it is logged."))

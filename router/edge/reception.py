@@ -120,10 +120,10 @@ class Reception:
         else:
             self._serve(head, found, self._intake.take())
 
-    def _decoded(self, head: RequestHead, found: Route, result: bytes | ClientError) -> None:
+    def _decoded(self, head: RequestHead, found: Route, result: bytes | RouterError) -> None:
         self._decoding = None
         self._intake.drop()
-        if isinstance(result, ClientError):
+        if isinstance(result, RouterError):
             self.turn_away(result)
             return
         head.headers = [line for line in head.headers if line[0] != b"content-encoding"]
