@@ -145,8 +145,8 @@ async def upstreams(answer: Answer, folder: Path, cpus: Cpus) -> AsyncIterator[l
         found = []
         for number in range(N_UPSTREAMS):
             log = folder / f"upstream-{number}.log"
-            process = await stack.enter_async_context(_process(argv, log, cpus.others))
-            found.append(await _announced(process, log, _UPSTREAM_READY))
+            process = await stack.enter_async_context(child(argv, log, cpus.others))
+            found.append(await announced(process, log, _UPSTREAM_READY))
         yield found
 
 
@@ -170,9 +170,9 @@ async def target(
         address: Address = listener.getsockname()
         if not fds:
             listener.close()
-        async with _process(argv, log, cpus.router, fds=fds) as process:
+        async with child(argv, log, cpus.router, fds=fds) as process:
             if name.startswith("homeport"):
-                address = await _announced(process, log, _ROUTER_READY)
+                address = await announced(process, log, _ROUTER_READY)
             else:
                 await _answering(process, log, address)
             yield Started([address], process.pid)
@@ -222,7 +222,7 @@ def _listener() -> Iterator[socket.socket]:
 
 
 @contextlib.asynccontextmanager
-async def _process(
+async def child(
     argv: Sequence[str], log: Path, cpus: set[int] | None, *, fds: tuple[int, ...] = ()
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A child whose output goes to a file; it is ended with its user."""
@@ -256,7 +256,7 @@ def child_env() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("HOMEPORT_")}
 
 
-async def _announced(
+async def announced(
     process: asyncio.subprocess.Process, log: Path, pattern: re.Pattern[str]
 ) -> Address:
     """Wait for the line that tells the address."""

@@ -5,7 +5,7 @@
     RouterError
       ClientError          bad-request, unknown-path, method-not-allowed, bad-content-type,
                            too-large, headers-too-large, request-timeout,
-                           upgrade-refused, loop-detected,
+                           upgrade-refused, expectation-failed, loop-detected,
                            bad-api-key, model-not-allowed, path-not-allowed
       Refused              no-replica-ready, saturated, shutting-down
         TenantLimit        tenant-limit
@@ -98,6 +98,7 @@ CODES: Final[dict[str, int]] = {
     "request-timeout": 408,
     "too-large": 413,
     "headers-too-large": 431,
+    "expectation-failed": 417,
     "upgrade-refused": 400,
     "loop-detected": 508,
     "bad-api-key": 401,

@@ -24,6 +24,7 @@ from router.edge.credentials import EdgeSecurity, ReplicaKeys
 from router.edge.files import raise_open_files
 from router.edge.limits import EdgeLimits
 from router.edge.server import FrontDoor
+from router.framing.forwarding import ForwardingRules
 from router.guards import replica_tls, server_tls, tenants_gate, watched_files
 from router.obs.logs import Observer, configure, state_changed
 from router.obs.metrics import Counts, RouterMetrics
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("homeport.serve")
 _TICK_S: Final = 1.0
+_KIB: Final = 1024
 _MIB: Final = 1024 * 1024
 _SEED_BITS: Final = 62
 _SALT_BYTES: Final = 32
@@ -55,7 +57,11 @@ def edge_limits(settings: Settings) -> EdgeLimits:
     limits = settings.limits
     return EdgeLimits(
         body_bytes_max=int(limits.body_mib_max * _MIB),
+        header_bytes_max=limits.header_kib_max * _KIB,
+        headers_max=limits.headers_max,
+        decoded_ratio_max=limits.decoded_ratio_max,
         connections_max=limits.connections_max,
+        connections_per_client_max=limits.connections_per_client_max,
         connect_s=limits.connect_s,
         first_event_s=limits.first_event_s,
         answer_s=limits.answer_s,
@@ -63,11 +69,18 @@ def edge_limits(settings: Settings) -> EdgeLimits:
         heartbeat_s=limits.heartbeat_s,
         stream_idle_s=limits.stream_idle_s,
         request_read_s=limits.request_read_s,
+        request_bytes_per_s=max(1, int(limits.request_kib_per_s_min * _KIB)),
         client_idle_s=limits.client_idle_s,
         upstream_reuse_s=limits.upstream_reuse_s,
         drain_s=limits.drain_s,
         is_started_repeated=settings.repeat_started,
     )
+
+
+def forwarding_rules(settings: Settings) -> ForwardingRules:
+    """What replicas are told of a request's origin, as the settings have it."""
+    told = settings.forwarding
+    return ForwardingRules(told.origin, told.trusted_proxies, is_trace_begun=told.begin_trace)
 
 
 def dialect_options(settings: Settings) -> DialectOptions:
@@ -133,6 +146,7 @@ class Router:
             core=self.core,
             dialects=dialects(dialect_options(settings)),
             limits=edge_limits(settings),
+            forwarding=forwarding_rules(settings),
             observer=Observer(counts, access_log=settings.access_log, gate=gate),
             now_s=now_s,
             security=EdgeSecurity(

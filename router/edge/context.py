@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from router.edge.credentials import ReplicaKeys
+from router.edge.decoding import Decoders
+from router.framing.forwarding import ForwardingRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from router.core import RouterCore
-    from router.dialect.base import Dialect
+    from router.core import RouterCore, Ticket
+    from router.dialect.base import Dialect, PromptFacts
     from router.edge.limits import EdgeLimits
     from router.edge.upstream import UpstreamPool
+    from router.framing.events import RequestHead
     from router.state.history import RequestRecord
     from router.tenants.gate import Gate
 
@@ -54,9 +57,10 @@ def new_request_id() -> str:
 class Door:
     """The front door's shared parts; ``connections`` are the clients' live ones.
 
-    ``arriving_bytes`` counts the bodies that have not arrived whole. ``door_id`` names this door in
-    the header by which a request that comes round to it is recognised. ``gate`` knows the tenants,
-    None if the door is open to all; ``keys`` are those that replicas are sent.
+    ``clients`` counts the connections of each address, ``arriving_bytes`` the bodies that
+    have not arrived whole. ``door_id`` names this door in the header by which a request that comes
+    round to it is recognised. ``gate`` knows the tenants, None if the door is open to all; ``keys`` are
+    those that replicas are sent.
     """
 
     core: RouterCore
@@ -70,5 +74,20 @@ class Door:
     new_id: Callable[[], str] = new_request_id
     door_id: str = field(default_factory=new_request_id)
     connections: set[Sweepable] = field(default_factory=set)
+    clients: dict[str, int] = field(default_factory=dict)
+    forwarding: ForwardingRules = field(default_factory=ForwardingRules)
+    decoders: Decoders = field(default_factory=Decoders)
     is_draining: bool = False
     arriving_bytes: int = 0
+
+    def arrive(
+        self, facts: PromptFacts, now_s: float, request: RequestHead, request_id: str
+    ) -> Ticket:
+        """Place a request; its record carries the ids by which people look for it.
+
+        Raises:
+            Refused: no replica can take the request.
+        """
+        ticket = self.core.arrive(facts, now_s)
+        ticket.record.request_id, ticket.record.trace_id = request_id, request.trace_id
+        return ticket

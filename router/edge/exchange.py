@@ -124,7 +124,7 @@ class Exchange:
         )
         self._is_stream = facts.is_stream
         self._started_s = door.now_s()
-        self._ticket = door.core.arrive(facts, self._started_s)
+        self._ticket = door.arrive(facts, self._started_s, self._request, self._request_id)
         if visit is not None:
             visit.placed(self._ticket, len(body))
         self._dispatch(self._started_s)

@@ -13,6 +13,8 @@ class EdgeLimits:
     ``request_read_s`` is the time a request may take to arrive, longer by one second
     for each ``request_bytes_per_s`` received; ``client_idle_s`` closes an idle connection;
     ``pipelined_bytes_max`` is what a client may send ahead while its request runs.
+    ``connections_per_client_max`` bounds the connections of one address that is no trusted proxy;
+    0 does not. ``decoded_ratio_max`` bounds what a compressed body may grow to.
 
     Replica side: ``first_event_s`` bounds the wait for the first event of a stream, ``answer_s``
     the wait for a whole answer that is not streamed. ``upstream_reuse_s`` is under the keep-alive
@@ -30,7 +32,10 @@ class EdgeLimits:
 
     body_bytes_max: int = 64 * 1024 * 1024
     header_bytes_max: int = 64 * 1024
+    headers_max: int = 256
     connections_max: int = 10_000
+    connections_per_client_max: int = 0
+    decoded_ratio_max: float = 100.0
     arriving_bytes_max: int = 1024 * 1024 * 1024
     pipelined_bytes_max: int = 4 * 1024 * 1024
     write_high_bytes: int = 256 * 1024

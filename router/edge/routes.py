@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from router.edge.answers import JSON
 from router.errors import ClientError
+from router.framing.decoding import CODINGS, is_read
 from router.framing.writing import status_line
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ def route(head: RequestHead, dialects: Mapping[str, Dialect], limits: EdgeLimits
 
 
 def allowed(error: RouterError, found: Route | None) -> bytes:
-    """The header line that a wrong method is owed (RFC 9110, 15.5.6); nothing for other errors."""
+    """The header line that a wrong method (RFC 9110, 15.5.6) or a coding is owed; else nothing."""
+    if error.code == "bad-content-type":
+        return b"accept-encoding: %b\r\n" % CODINGS  # RFC 9110, 15.5.16
     if error.code != "method-not-allowed" or found is None:
         return b""
     return b"allow: POST\r\n" if found.is_generation else b"allow: GET, HEAD\r\n"
@@ -131,12 +134,13 @@ def _content_fault(head: RequestHead) -> ClientError | None:
                     f"The content type is {kind.decode('ascii', 'replace')!r};"
                     " send application/json.",
                 )
-        elif name == b"content-encoding" and value.lower() not in (b"identity", b""):
-            return ClientError(
-                "bad-content-type",
-                f"The content encoding {value.decode('ascii', 'replace')!r} is not read;"
-                " send the body uncompressed.",
-            )
+    if head.content_coding and not is_read(head.content_coding):
+        coding = head.content_coding[:_SHOWN].decode("ascii", "replace")
+        return ClientError(
+            "bad-content-type",
+            f"The content encoding {coding!r} is not read; send the body uncompressed or as"
+            f" {CODINGS.decode()}.",
+        )
     return None
 
 

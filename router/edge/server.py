@@ -12,6 +12,7 @@ from router.edge.credentials import EdgeSecurity
 from router.edge.downstream import ClientConnection
 from router.edge.memory import keep_large_blocks
 from router.edge.upstream import UpstreamPool
+from router.framing.forwarding import ForwardingRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -44,6 +45,7 @@ class FrontDoor:
         observer: Observer,
         now_s: Callable[[], float],
         security: EdgeSecurity | None = None,
+        forwarding: ForwardingRules | None = None,
     ) -> None:
         assert dialects, "a front door without a dialect serves nothing"
         security = security or EdgeSecurity()
@@ -56,6 +58,7 @@ class FrontDoor:
             pool=UpstreamPool(limits, security.replica_tls),
             gate=security.gate,
             keys=security.keys,
+            forwarding=forwarding or ForwardingRules(),
         )
         self._security = security
         self._server: asyncio.Server | None = None
@@ -114,6 +117,7 @@ class FrontDoor:
         if self._timer is not None:
             self._timer.cancel()
         door.pool.close()
+        door.decoders.close()
 
     async def _empty_within(self, wait_s: float) -> bool:
         """Wait until no client is connected; False if some still are after ``wait_s``."""

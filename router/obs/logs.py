@@ -69,7 +69,7 @@ class Observer:
             _access.info(
                 "request session=%s source=%s tenant=%s dialect=%s model=%s stream=%d replica=%s reason=%s "
                 "tries=%d prompt=%s predicted=%d cached=%s output=%s ttft_s=%s duration_s=%.3f "
-                "outcome=%s error=%s",
+                "outcome=%s error=%s id=%s trace=%s",
                 quoted(record.session_key),
                 record.session_source,
                 record.tenant or "-",
@@ -87,6 +87,8 @@ class Observer:
                 record.duration_s,
                 record.outcome,
                 record.error_code or "-",
+                quoted(record.request_id) or "-",
+                record.trace_id or "-",
             )
 
     def turned_away(self, *, code: str, dialect: str, target: str, tenant: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
@@ -29,8 +30,19 @@ def _fits_a_header(secret: SecretStr | None) -> SecretStr | None:
     return secret
 
 
+def _network(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return ip_network(value)
+    except ValueError:
+        what = f"{value!r} is not an address or a network such as 10.0.0.0/8"
+        raise ValueError(what) from None
+
+
 Number = BeforeValidator(_number)
 Seconds = Annotated[float, Number, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(_network)]
 Port = Annotated[int, Number, Field(ge=0, le=65_535)]
 Secret = Annotated[SecretStr | None, AfterValidator(_long_enough)]
 """A secret of at least 16 characters."""

@@ -26,7 +26,7 @@ from pydantic import (
 
 from router.errors import ConfigError
 from router.policy.registry import POLICIES
-from router.settings.kinds import HeaderSecret, Number, Port, Seconds, Secret, secret_keys
+from router.settings.kinds import HeaderSecret, Network, Number, Port, Seconds, Secret, secret_keys
 from router.settings.kinds import Path as FileName
 from router.settings.security import (
     SECRET_FILES,
@@ -72,8 +72,24 @@ class LimitSettings(BaseModel):
     body_mib_max: Annotated[float, Number] = Field(
         default=64, gt=0, le=1024, allow_inf_nan=False, description="largest request body, MiB"
     )
+    header_kib_max: Annotated[int, Number] = Field(
+        default=64, ge=1, le=1024, description="largest head of a request or an answer, KiB"
+    )
+    headers_max: Annotated[int, Number] = Field(
+        default=256, ge=16, le=10_000, description="header lines of a request"
+    )
+    decoded_ratio_max: Annotated[float, Number] = Field(
+        default=100,
+        ge=1,
+        le=100_000,
+        allow_inf_nan=False,
+        description="growth of a compressed body beyond its first MiB, times its size",
+    )
     connections_max: Annotated[int, Number] = Field(
         default=10_000, ge=1, description="client connections at once"
+    )
+    connections_per_client_max: Annotated[int, Number] = Field(
+        default=0, ge=0, description="connections of one address at once; 0 does not limit them"
     )
     connect_s: Seconds = Field(default=2.0, description="to connect to a replica")
     first_event_s: Seconds = Field(default=600.0, description="until a stream's first event")
@@ -86,10 +102,34 @@ class LimitSettings(BaseModel):
     heartbeat_s: Seconds = Field(default=15.0, description="between comments once the head is out")
     stream_idle_s: Seconds = Field(default=300.0, description="between two reads of a stream")
     request_read_s: Seconds = Field(default=60.0, description="for a request to arrive")
+    request_kib_per_s_min: Annotated[float, Number] = Field(
+        default=16,
+        gt=0,
+        le=1_048_576,
+        allow_inf_nan=False,
+        description="body that must arrive for a second more, KiB",
+    )
     client_idle_s: Seconds = Field(default=75.0, description="keeping an idle client connection")
     # SGLang closes idle connections after 5 s.
     upstream_reuse_s: Seconds = Field(default=3.0, description="reusing an idle replica connection")
     drain_s: Seconds = Field(default=300.0, description="for running requests to end at shutdown")
+
+
+class ForwardingSettings(BaseModel):
+    """What replicas are told of where a request comes from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    origin: Literal["append", "set", "strip"] = Field(
+        default="append",
+        description="X-Forwarded-* and Forwarded: append to a trusted proxy's, set always, or strip",
+    )
+    trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(_list)] = Field(
+        default=(), description="addresses and networks whose word on the client is believed"
+    )
+    begin_trace: bool = Field(
+        default=False, description="begin a W3C trace where a request brings no sound traceparent"
+    )
 
 
 class Settings(BaseModel):
@@ -189,6 +229,7 @@ class Settings(BaseModel):
     limits: LimitSettings = Field(default_factory=LimitSettings)
     tls: TlsSettings = Field(default_factory=TlsSettings)
     replica_tls: ReplicaTlsSettings = Field(default_factory=ReplicaTlsSettings)
+    forwarding: ForwardingSettings = Field(default_factory=ForwardingSettings)
 
     @model_validator(mode="after")
     def _has_two_ports(self) -> Self:

@@ -34,7 +34,8 @@ _CLIENT_GONE: Final = Outcome.CLIENT_GONE
 class RequestRecord:
     """One request from its decision to its end; tokens are estimates unless ``reported_``.
 
-    Times are seconds on the router's clock. ``ttft_s`` is None if no model event came.
+    Times are seconds on the router's clock. ``ttft_s`` is None if no model event came. The ids are
+    those of the HTTP request, set by whoever drives the core; empty where there are none.
     """
 
     session_key: str
@@ -58,6 +59,8 @@ class RequestRecord:
     outcome: Outcome | None = None
     error_code: str | None = None
     tenant: str = ""
+    request_id: str = ""
+    trace_id: str = ""
 
     @property
     def ttft_s(self) -> float | None:

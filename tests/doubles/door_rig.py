@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from router.dialect.base import Dialect
     from router.edge.credentials import EdgeSecurity
+    from router.framing.forwarding import ForwardingRules
     from router.policy.view import FleetView, RouteRequest
     from router.state.history import RequestRecord
 
@@ -76,7 +77,9 @@ class Rig:
         dialects: Mapping[str, Dialect],
         limits: EdgeLimits,
         clock: Callable[[], float],
-        security: EdgeSecurity | None = None,
+        *,
+        forwarding: ForwardingRules | None,
+        security: EdgeSecurity | None,
     ) -> None:
         self.policy = InOrder()
         self.core = RouterCore(self.policy, random.Random(0))
@@ -93,6 +96,7 @@ class Rig:
             observer=self.notes,
             now_s=clock,
             security=security,
+            forwarding=forwarding,
         )
         self.port = 0
 
@@ -118,11 +122,12 @@ async def front_door(
     dialects: Mapping[str, Dialect],
     limits: EdgeLimits | None = None,
     clock: Callable[[], float] = now_s,
+    forwarding: ForwardingRules | None = None,
     security: EdgeSecurity | None = None,
 ) -> AsyncIterator[Rig]:
     """A listening front door over replicas at these ports; nothing may be in flight at its end."""
     limits = limits or EdgeLimits(sweep_s=0.01, drain_s=2.0)
-    rig = Rig(list(ports), dialects, limits, clock, security)
+    rig = Rig(list(ports), dialects, limits, clock, forwarding=forwarding, security=security)
     rig.port = await rig.door.start("127.0.0.1", 0)
     try:
         # uvloop swallows what a signal's handler raises, so the test runner's own limit is lost.

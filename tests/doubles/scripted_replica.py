@@ -107,7 +107,7 @@ class Call:
 
     def header(self, name: str) -> str | None:
         """The value of a header of the request."""
-        for line in self.head.decode().split("\r\n")[1:]:
+        for line in self.head.decode("latin-1").split("\r\n")[1:]:
             key, _, value = line.partition(": ")
             if key == name:
                 return value
