@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
+
+from router.edge.holding import WaitingRoom
+from router.edge.tries import RetryBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,6 +20,17 @@ if TYPE_CHECKING:
     from router.state.history import RequestRecord
 
 
+class Pressure(StrEnum):
+    """What happens to requests that cannot be served at once."""
+
+    HELD = "held"
+    HELD_PLACED = "held-placed"
+    HELD_GIVEN_UP = "held-given-up"
+    HELD_CLIENT_GONE = "held-client-gone"
+    RETRY_DENIED = "retry-denied"
+    REPEATED = "repeated"
+
+
 class Observer(Protocol):
     """Told of each request once it is over: metrics and the access log."""
 
@@ -24,6 +39,9 @@ class Observer(Protocol):
 
     def turned_away(self, *, code: str, dialect: str, target: str) -> None:
         """The router answered a request itself, without placing it."""
+
+    def noted(self, event: Pressure) -> None:
+        """Something was done about a request that could not be served at once."""
 
 
 class Sweepable(Protocol):
@@ -66,3 +84,9 @@ class Door:
     connections: set[Sweepable] = field(default_factory=set)
     is_draining: bool = False
     arriving_bytes: int = 0
+    room: WaitingRoom = field(init=False)
+    budget: RetryBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.room = WaitingRoom(self.limits.hold, self.now_s)
+        self.budget = RetryBudget(self.limits.retry)

@@ -86,6 +86,10 @@ class Observer:
                 "turned-away code=%s dialect=%s target=%s", code, dialect, quoted(target[:200])
             )
 
+    def noted(self, event: str) -> None:
+        """A request could not be served at once: counts what was done about it."""
+        self._counts.pressure[event] += 1
+
 
 def _or_dash(value: int | None) -> int | str:
     return "-" if value is None else value

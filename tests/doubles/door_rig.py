@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from router.clock import now_s
@@ -46,6 +47,7 @@ class Notes:
     def __init__(self) -> None:
         self.records: list[RequestRecord] = []
         self.turned: list[tuple[str, str, str]] = []
+        self.pressure: Counter[str] = Counter()
         self._news = asyncio.Event()
 
     def finished(self, record: RequestRecord) -> None:
@@ -57,6 +59,17 @@ class Notes:
         """The router answered a request itself."""
         self.turned.append((code, dialect, target))
         self._news.set()
+
+    def noted(self, event: str) -> None:
+        """A request could not be served at once."""
+        self.pressure[str(event)] += 1
+        self._news.set()
+
+    async def until(self, event: str, n: int = 1) -> None:
+        """Wait until this was noted so often."""
+        while self.pressure[event] < n:
+            self._news.clear()
+            await self._news.wait()
 
     async def wait_for(self, n_records: int) -> RequestRecord:
         """Wait until this many requests are over; answers the last."""
