@@ -100,6 +100,43 @@ class LimitSettings(BaseModel):
     drain_s: Seconds = Field(default=300.0, description="for running requests to end at shutdown")
 
 
+Wait = Annotated[float, Number, Field(ge=0, le=3_600, allow_inf_nan=False)]
+
+
+class RetrySettings(BaseModel):
+    """What may be tried again, of all requests of the last minute."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    share: Annotated[float, Number] = Field(
+        default=0.2, ge=0, le=1, allow_inf_nan=False, description="retries, as a share of requests"
+    )
+    floor: Annotated[int, Number] = Field(
+        default=20, ge=0, le=100_000, description="retries a minute beyond that share"
+    )
+    backoff_s: Wait = Field(
+        default=0.25, description="before sending again to the only replica there is"
+    )
+
+
+class HoldSettings(BaseModel):
+    """How long a refused request waits at the door for room; 0 refuses it at once."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    saturated_s: Wait = Field(default=0, description="where every replica is full")
+    no_replica_ready_s: Wait = Field(default=0, description="where none may take a request")
+    tenant_limit_s: Wait = Field(default=0, description="where a tenant is over its limit")
+    # Codex ends its turn on 429 and soon after a 503; its streams may be silent for 300 s.
+    unretried_s: Wait = Field(
+        default=120, description="at least, for agents that would end their turn (Codex)"
+    )
+    requests_max: Annotated[int, Number] = Field(default=256, ge=0, description="that wait at once")
+    mib_max: Annotated[float, Number] = Field(
+        default=256, ge=0, le=65_536, allow_inf_nan=False, description="of their bodies, MiB"
+    )
+
+
 class Settings(BaseModel):
     """All settings of ``homeport serve``."""
 
@@ -172,6 +209,8 @@ class Settings(BaseModel):
         description="secret that makes names in a recording unreadable; made anew at each start",
     )
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    retry: RetrySettings = Field(default_factory=RetrySettings)
+    hold: HoldSettings = Field(default_factory=HoldSettings)
 
     @model_validator(mode="after")
     def _has_two_ports(self) -> Self:

@@ -19,7 +19,7 @@ from router.core import CoreParameters, RouterCore
 from router.dialect import dialects
 from router.dialect.options import DialectOptions
 from router.edge.files import raise_open_files
-from router.edge.limits import EdgeLimits
+from router.edge.limits import EdgeLimits, HoldLimits, RetryLimits
 from router.edge.server import FrontDoor
 from router.obs.logs import Observer, configure, state_changed
 from router.obs.metrics import Counts, RouterMetrics
@@ -61,6 +61,11 @@ def edge_limits(settings: Settings) -> EdgeLimits:
         upstream_reuse_s=limits.upstream_reuse_s,
         drain_s=limits.drain_s,
         is_started_repeated=settings.repeat_started,
+        hold=HoldLimits(
+            bytes_max=int(settings.hold.mib_max * _MIB),
+            **settings.hold.model_dump(exclude={"mib_max"}),
+        ),
+        retry=RetryLimits(**settings.retry.model_dump()),
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from typing_extensions import override
 
+from router.dialect.agents import told_to
 from router.edge.answers import error_fields, passed_through, request_id
 from router.edge.exchange import Exchange
 from router.edge.intake import Intake
@@ -303,8 +304,9 @@ class ClientConnection(asyncio.Protocol):
         door.observer.turned_away(
             code=error.code, dialect=dialect.name if is_known else "", target=path
         )
-        fields = error_fields(error, self._request_id or door.new_id()) + allowed(error, found)
-        relay.whole(fields, dialect.error_body(error), keep_alive=keep_alive)
+        told, more = told_to((self._head or _NOTHING).headers, path, error)
+        fields = error_fields(told, self._request_id or door.new_id()) + allowed(error, found)
+        relay.whole(fields + more, dialect.error_body(told), keep_alive=keep_alive)
 
     def _refuse(self, error: RouterError) -> None:
         """Answer an error before the request was read, and read nothing more of the connection.
