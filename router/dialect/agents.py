@@ -33,8 +33,7 @@ class Manners:
     down), ``limit_status`` a tenant over its limit, ``fault_status`` a replica that failed; None
     leaves the status as it is. ``ends_turn``: the agent soon gives up on its whole turn, so its
     request is rather held. ``says_ms``: it reads ``retry-after-ms``. ``is_sdk``: it reads
-    ``x-should-retry``, and a ``Retry-After`` of at most a minute. ``reads_events``: it takes the
-    time to wait from the text of a failed event.
+    ``x-should-retry``, and a ``Retry-After`` of at most a minute.
     """
 
     name: str
@@ -44,7 +43,6 @@ class Manners:
     ends_turn: bool = False
     says_ms: bool = False
     is_sdk: bool = False
-    reads_events: bool = False
 
     def told(self, error: RouterError) -> RouterError:
         """The error with the status and the time that this agent acts on; the same code."""
@@ -55,16 +53,6 @@ class Manners:
         if status == error.http_status and wait_s == error.retry_after_s:
             return error
         return type(error)(error.code, error.message, http_status=status, retry_after_s=wait_s)
-
-    def told_in_stream(self, error: RouterError) -> RouterError:
-        """The same for an error that can only be told as an event."""
-        told = self.told(error)
-        wait_s = told.retry_after_s
-        if not self.reads_events or wait_s is None:
-            return told
-        # Codex reads the time from the text, and only under this code.
-        text = f"{told.message} Please try again in {max(1, math.ceil(wait_s))}s."
-        return RouterError("rate_limit_exceeded", text, http_status=told.http_status)
 
     def status(self, error: RouterError) -> int:
         """What this error is answered with."""
@@ -91,9 +79,7 @@ class Manners:
 
 
 CLAUDE_CODE: Final = Manners("claude-code", busy_status=529, limit_status=429, is_sdk=True)
-CODEX: Final = Manners(
-    "codex", busy_status=503, limit_status=503, ends_turn=True, reads_events=True
-)
+CODEX: Final = Manners("codex", busy_status=503, limit_status=503, ends_turn=True)
 OPENCODE: Final = Manners("opencode", says_ms=True)
 CLINE: Final = Manners("cline", busy_status=429, limit_status=429, fault_status=429)
 SDK: Final = Manners("sdk", is_sdk=True)

@@ -109,4 +109,4 @@ class Answer:
         return PING if self._place.dialect.name == _PINGED else HEARTBEAT
 
     def _error_event(self, error: RouterError) -> bytes:
-        return self._place.dialect.error_event(self._place.manners.told_in_stream(error))
+        return self._place.dialect.error_event(self._place.manners.told(error))

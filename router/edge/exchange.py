@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from router.dialect.base import Dialect
     from router.edge.context import Door
+    from router.edge.placing import Entry
     from router.edge.relay import Client, Relay
     from router.edge.upstream import UpstreamConnection
     from router.errors import RouterError, UpstreamError
@@ -70,12 +71,13 @@ class Exchange:
         dialect: Dialect,
         request: RequestHead,
         request_id: str,
+        entry: Entry | None = None,
     ) -> None:
         self._door = door
         self._client = client
         self._request = request
         self._request_id = request_id
-        self._place = Placement(door, dialect, request)
+        self._place = Placement(door, dialect, request, entry)
         self._answer = Answer(door, relay, self._place, request_id)
         self._relay = relay
         self._send = relay.send

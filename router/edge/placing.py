@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from router.dialect.agents import manners_of
 from router.edge.answers import forwarded_fields
@@ -25,6 +25,17 @@ if TYPE_CHECKING:
     from router.framing.events import RequestHead
 
 
+class Entry(Protocol):
+    """A further condition of being let in: a tenant's limits."""
+
+    def admit(self, now_s: float) -> None:
+        """Let the request in; asked again while it waits, until it has been let in once.
+
+        Raises:
+            Refused: not now (``tenant-limit``, with the time after which it may).
+        """
+
+
 class Move(Enum):
     """What became of a request after a failure."""
 
@@ -42,6 +53,7 @@ class Placement:
 
     __slots__ = (
         "_door",
+        "_entry",
         "_manners",
         "_request",
         "_tries",
@@ -57,8 +69,11 @@ class Placement:
         "ticket",
     )
 
-    def __init__(self, door: Door, dialect: Dialect, request: RequestHead) -> None:
+    def __init__(
+        self, door: Door, dialect: Dialect, request: RequestHead, entry: Entry | None = None
+    ) -> None:
         self._door = door
+        self._entry = entry
         self.dialect = dialect
         self._request = request
         self._manners: Manners | None = None
@@ -106,7 +121,7 @@ class Placement:
         self.started_s = now_s
         door.budget.count(now_s)
         try:
-            self.ticket = door.core.arrive(facts, now_s)
+            self._enter(facts, now_s)
         except Refused as refusal:
             if not self.hold(refusal, waiter, now_s):
                 raise
@@ -195,7 +210,7 @@ class Placement:
         if is_full or door.is_draining:
             return False
         try:
-            self.ticket = door.core.arrive(facts, now_s)
+            self._enter(facts, now_s)
         except Refused as refusal:
             wait.refusal = refusal
             wait.pause(now_s)
@@ -209,6 +224,12 @@ class Placement:
             self._wait = None
             self._door.room.leave(waiter)
             self._door.observer.noted(how)
+
+    def _enter(self, facts: PromptFacts, now_s: float) -> None:
+        if self._entry is not None:
+            self._entry.admit(now_s)
+            self._entry = None
+        self.ticket = self._door.core.arrive(facts, now_s)
 
     def _take_back(self, error: RouterError) -> None:
         body = self.body

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from router.dialect.base import Dialect
-    from router.policy.view import FleetView, RouteRequest
+    from router.policy.view import FleetView, Policy, RouteRequest
     from router.state.history import RequestRecord
 
 
@@ -88,9 +88,10 @@ class Rig:
         dialects: Mapping[str, Dialect],
         limits: EdgeLimits,
         clock: Callable[[], float],
+        make_core: Callable[[Policy, random.Random], RouterCore] = RouterCore,
     ) -> None:
         self.policy = InOrder()
-        self.core = RouterCore(self.policy, random.Random(0))
+        self.core = make_core(self.policy, random.Random(0))
         for number, port in enumerate(ports):
             spec = ReplicaSpec(replica_id=f"r{number}", host="127.0.0.1", port=port)
             self.core.members.join(spec, 0.0)
@@ -124,9 +125,11 @@ async def front_door(
     dialects: Mapping[str, Dialect],
     limits: EdgeLimits | None = None,
     clock: Callable[[], float] = now_s,
+    make_core: Callable[[Policy, random.Random], RouterCore] = RouterCore,
 ) -> AsyncIterator[Rig]:
     """A listening front door over replicas at these ports; nothing may be in flight at its end."""
-    rig = Rig(list(ports), dialects, limits or EdgeLimits(sweep_s=0.01, drain_s=2.0), clock)
+    limits = limits or EdgeLimits(sweep_s=0.01, drain_s=2.0)
+    rig = Rig(list(ports), dialects, limits, clock, make_core)
     rig.port = await rig.door.start("127.0.0.1", 0)
     try:
         # uvloop swallows what a signal's handler raises, so the test runner's own limit is lost.
