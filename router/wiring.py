@@ -22,7 +22,7 @@ from router.dialect import dialects
 from router.dialect.options import DialectOptions
 from router.edge.credentials import EdgeSecurity, ReplicaKeys
 from router.edge.files import raise_open_files
-from router.edge.limits import EdgeLimits
+from router.edge.limits import EdgeLimits, HoldLimits, RetryLimits
 from router.edge.server import FrontDoor
 from router.framing.forwarding import ForwardingRules
 from router.guards import replica_tls, server_tls, tenants_gate, watched_files
@@ -74,6 +74,11 @@ def edge_limits(settings: Settings) -> EdgeLimits:
         upstream_reuse_s=limits.upstream_reuse_s,
         drain_s=limits.drain_s,
         is_started_repeated=settings.repeat_started,
+        hold=HoldLimits(
+            bytes_max=int(settings.hold.mib_max * _MIB),
+            **settings.hold.model_dump(exclude={"mib_max"}),
+        ),
+        retry=RetryLimits(**settings.retry.model_dump()),
     )
 
 

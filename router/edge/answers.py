@@ -115,13 +115,14 @@ def relayed_fields(
     )
 
 
-def waiting_fields(ticket: Ticket, request_id: str) -> bytes:
-    """The head of a stream whose first event has not come yet."""
+def waiting_fields(ticket: Ticket | None, request_id: str) -> bytes:
+    """The head of a stream whose first event has not come yet; ``ticket``: None if not placed."""
+    name = b"x-request-id: %b\r\n" % request_id.encode("ascii")
     return b"".join(
         (
             status_line(200),
             b"content-type: text/event-stream\r\ncache-control: no-cache\r\n",
-            placement_fields(ticket, request_id),
+            name if ticket is None else placement_fields(ticket, request_id),
         )
     )
 

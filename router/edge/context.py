@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from router.edge.credentials import ReplicaKeys
 from router.edge.decoding import Decoders
+from router.edge.holding import WaitingRoom
+from router.edge.tries import RetryBudget
 from router.framing.forwarding import ForwardingRules
 
 if TYPE_CHECKING:
@@ -22,6 +25,17 @@ if TYPE_CHECKING:
     from router.tenants.gate import Gate
 
 
+class Pressure(StrEnum):
+    """What happens to requests that cannot be served at once."""
+
+    HELD = "held"
+    HELD_PLACED = "held-placed"
+    HELD_GIVEN_UP = "held-given-up"
+    HELD_CLIENT_GONE = "held-client-gone"
+    RETRY_DENIED = "retry-denied"
+    REPEATED = "repeated"
+
+
 class Observer(Protocol):
     """Told of each request once it is over: metrics and the access log."""
 
@@ -30,6 +44,9 @@ class Observer(Protocol):
 
     def turned_away(self, *, code: str, dialect: str, target: str, tenant: str = "") -> None:
         """The router answered a request itself, without placing it."""
+
+    def noted(self, event: Pressure) -> None:
+        """Something was done about a request that could not be served at once."""
 
 
 class Sweepable(Protocol):
@@ -91,3 +108,10 @@ class Door:
         ticket = self.core.arrive(facts, now_s)
         ticket.record.request_id, ticket.record.trace_id = request_id, request.trace_id
         return ticket
+
+    room: WaitingRoom = field(init=False)
+    budget: RetryBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.room = WaitingRoom(self.limits.hold, self.now_s)
+        self.budget = RetryBudget(self.limits.retry)

@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, frozen=True)
+class RetryLimits:
+    """How much is tried again.
+
+    Of the requests of the last minute a ``share`` may be sent a second time, and ``floor`` beyond
+    it, so that a small fleet can lose a replica: a fleet that fails under its load must not get
+    several times that load. ``backoff_s`` is the pause before a request is sent once more to the
+    only replica there is.
+    """
+
+    share: float = 0.2
+    floor: int = 20
+    backoff_s: float = 0.25
+
+
+@dataclass(slots=True, frozen=True)
+class HoldLimits:
+    """How long a refused request is held, by what it is refused for; 0 refuses at once.
+
+    ``unretried_s`` is the least, whatever the reason, for agents that would end their turn (Codex
+    gives up on a request after a few seconds, and on a stream after 300 s without an event). At
+    most ``requests_max`` with ``bytes_max`` of bodies wait; beyond that nobody else is held.
+    """
+
+    saturated_s: float = 0.0
+    no_replica_ready_s: float = 0.0
+    tenant_limit_s: float = 0.0
+    unretried_s: float = 120.0
+    requests_max: int = 256
+    bytes_max: int = 256 * 1024 * 1024
 
 
 @dataclass(slots=True, frozen=True)
@@ -28,6 +60,7 @@ class EdgeLimits:
     may have started on it: a prompt that crashes an engine must not go round the fleet.
     ``is_started_repeated``: repeat a generation that may have started (time-out or cut before its
     first event). Generations have no side effects, so this only costs the engine's work.
+    ``hold`` bounds who waits at the door for room, ``retry`` what share of all may be retries.
     """
 
     body_bytes_max: int = 64 * 1024 * 1024
@@ -58,3 +91,5 @@ class EdgeLimits:
     tries_max: int = 5
     started_tries_max: int = 2
     is_started_repeated: bool = True
+    hold: HoldLimits = field(default_factory=HoldLimits)
+    retry: RetryLimits = field(default_factory=RetryLimits)

@@ -87,7 +87,7 @@ class Reception:
         self._request_id = request_id(head.headers) or self._door.new_id()
         self._route = found = route(head, self._door.dialects, self._door.limits)
         if self._door.gate is not None:
-            self._visit = welcome(self._door.gate, head, found, self._door.now_s())
+            self._visit = welcome(self._door, self._door.gate, head, found)
         if found.error is not None and head.has_body:
             self._client.refuse(found.error)
         elif head.expects_continue and head.has_body and not is_more:
@@ -171,8 +171,11 @@ class Reception:
 
     def turn_away(self, error: RouterError, *, keep_alive: bool = True) -> None:
         """Answer an error without placing the request."""
-        answer = refused(self._door, error, self._route, self._visit, self._request_id)
-        relay = Relay(self._client, self.head or NO_HEAD)
+        head = self.head or NO_HEAD
+        answer = refused(
+            self._door, error, head, self._request_id, found=self._route, visit=self._visit
+        )
+        relay = Relay(self._client, head)
         relay.whole(*answer, keep_alive=keep_alive)
 
     # Ends

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from router.dialect.agents import told_to
 from router.edge.answers import error_fields
 from router.edge.routes import allowed, nearest
 from router.edge.tenancy import challenge
@@ -30,19 +31,27 @@ NO_HEAD: Final = RequestHead(
 
 
 def refused(
-    door: Door, error: RouterError, found: Route | None, visit: Visit | None, request_id: str
+    door: Door,
+    error: RouterError,
+    head: RequestHead,
+    request_id: str,
+    *,
+    found: Route | None,
+    visit: Visit | None,
 ) -> tuple[bytes, bytes]:
     """Count it and write its line; answers the error's head and body in the client's dialect.
 
     ``found`` and ``visit`` are None where the request was not read so far.
     """
     dialect = found.dialect if found is not None else nearest("", door.dialects)
+    path = found.path if found is not None else ""
     is_known = found is not None and found.is_generation
     door.observer.turned_away(
         code=error.code,
         dialect=dialect.name if is_known else "",
-        target=found.path if found is not None else "",
+        target=path,
         tenant=visit.account.name if visit is not None else "",
     )
-    fields = error_fields(error, request_id or door.new_id())
-    return fields + allowed(error, found) + challenge(error), dialect.error_body(error)
+    told, more = told_to(head.headers, path, error)
+    fields = error_fields(told, request_id or door.new_id())
+    return fields + more + allowed(error, found) + challenge(error), dialect.error_body(told)

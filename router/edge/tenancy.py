@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from router.dialect.agents import manners_of
 from router.dialect.salt import claimed, may_be_isolated, salt_of, salted
+from router.edge.holding import wait_s
 from router.errors import ClientError, TenantLimit
 from router.tenants.accounts import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from router.core import Ticket
     from router.dialect.base import PromptFacts
+    from router.edge.context import Door
     from router.edge.routes import Route
     from router.errors import RouterError
     from router.framing.events import RequestHead
@@ -69,14 +72,12 @@ class Visit:
             self._admission.release(now_s)
 
 
-def welcome(
-    gate: Gate, head: RequestHead, found: Route, now_s: float, *, may_wait: bool = False
-) -> Visit | None:
+def welcome(door: Door, gate: Gate, head: RequestHead, found: Route) -> Visit | None:
     """Whose request begins with this head; ``found.error`` says why it may not go on.
 
     The key comes before all else: who has none learns nothing of paths and methods. Only the
-    health that load balancers ask for is open. ``may_wait``: a tenant at its limit is not refused
-    here; :meth:`Visit.admit` is asked again when the request is to be placed.
+    health that load balancers ask for is open. A tenant at its limit is refused here, unless its
+    agent's requests wait at the door: then :meth:`Visit.admit` is asked again when it is placed.
     """
     if found.path == _HEALTH and found.error is None:
         return None
@@ -89,9 +90,10 @@ def welcome(
     if found.error is None and found.is_generation:
         try:
             _demand_path(gate, account, found)
-            visit.admit(now_s)
+            visit.admit(door.now_s())
         except TenantLimit as limit:
-            found.error = None if may_wait else limit
+            manners = manners_of(head.headers, head.path)
+            found.error = None if wait_s(door.limits.hold, limit, manners) else limit
         except ClientError as error:
             found.error = error
     return visit

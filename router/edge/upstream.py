@@ -133,10 +133,10 @@ class UpstreamConnection(asyncio.Protocol):
         if receiver is None:
             self.abort()
             return
-        transport = self._transport
-        if not self._was_early and transport is not None and transport.get_write_buffer_size():
+        if not self._parser.has_bytes:
             # Answered before the request was sent: the rest is never sent, nothing else fits here.
-            self._was_early = True
+            transport = self._transport
+            self._was_early = transport is not None and transport.get_write_buffer_size() > 0
         if events := self._parser.feed(data):
             receiver.on_read(events)
 

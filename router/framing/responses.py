@@ -80,6 +80,12 @@ class ResponseParser(Collector[ResponseMark]):
             self._is_overrun = True
             return []
         refused = self._run(parser, data)
+        events = self._events
+        if events and self._end_at < 0 and self._failed_at < 0 and not refused:
+            self._quiet_bytes = 0  # nearly every read: the next part of a body
+            out = events.copy()
+            events.clear()
+            return out
         if self._end_at >= 0:  # what follows the end was not asked for
             self._is_overrun = self._is_overrun or bool(refused) or len(self._events) > self._end_at
             del self._events[self._end_at :]

@@ -105,6 +105,10 @@ class Observer:
                 quoted(target[:200]),
             )
 
+    def noted(self, event: str) -> None:
+        """A request could not be served at once: counts what was done about it."""
+        self._counts.pressure[event] += 1
+
     def _account(self, tenant: str) -> Account | None:
         return None if self._gate is None else self._gate.accounts.get(tenant)
 

@@ -38,6 +38,10 @@ METRICS: Final[dict[str, str]] = {
     "homeport_turned_away_total": "requests answered by the router itself, by error code",
     "homeport_errors_total": "placed requests that failed, by error code",
     "homeport_retries_total": "requests sent to another replica before their first event",
+    "homeport_retries_denied_total": "failed requests not sent again, as the retry budget was spent",
+    "homeport_repeats_total": "requests sent once more to the only replica there was",
+    "homeport_held_requests": "requests that wait at the door for room",
+    "homeport_held_total": "requests that waited at the door, by how that ended",
     "homeport_decisions_total": "placed requests, by the policy's reason",
     "homeport_sessions_moved_total": "sessions that left a home which could still take them",
     "homeport_sessions_rehomed_total": "sessions that lost their home (gone, down, not ready, draining)",
@@ -109,6 +113,7 @@ class Counts:
     price_us: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     reloads: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     unusable_files: dict[str, bool] = field(default_factory=dict)
+    pressure: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     ttft: Histogram = field(default_factory=Histogram)
     duration: Histogram = field(default_factory=Histogram)
 
@@ -152,6 +157,7 @@ class RouterMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Every metric of :data:`METRICS`."""
         yield from self._requests()
+        yield from self._pressure()
         yield from self._totals()
         yield from self._recording()
         yield from self._files()
@@ -184,6 +190,26 @@ class RouterMetrics(Collector):
             shape = HistogramMetricFamily(name, METRICS[name])
             shape.add_metric([], histogram.buckets(), histogram.sum_s)
             yield shape
+
+    def _pressure(self) -> Iterator[Metric]:
+        counts = self._counts.pressure
+        for name, event in (
+            ("homeport_retries_denied_total", "retry-denied"),
+            ("homeport_repeats_total", "repeated"),
+        ):
+            family = _counter(name)
+            family.add_metric([], counts.get(event, 0))
+            yield family
+        ended = _counter("homeport_held_total", "outcome")
+        n_ended = 0
+        for outcome in ("placed", "given-up", "client-gone"):
+            n = counts.get(f"held-{outcome}", 0)
+            ended.add_metric([outcome], n)
+            n_ended += n
+        yield ended
+        waiting = _gauge("homeport_held_requests")
+        waiting.add_metric([], counts.get("held", 0) - n_ended)
+        yield waiting
 
     def _totals(self) -> Iterator[Metric]:
         totals = self._core.history.totals

@@ -3,8 +3,9 @@
 ``tree`` holds the tree and resolves its sources; groups of settings have a file each.
 """
 
+from router.settings.groups import LimitSettings
 from router.settings.security import ReplicaTlsSettings, TlsSettings
-from router.settings.tree import PREFIX, LimitSettings, Resolved, Settings, load
+from router.settings.tree import PREFIX, Resolved, Settings, load
 
 __all__ = [
     "PREFIX",

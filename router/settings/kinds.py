@@ -30,6 +30,11 @@ def _fits_a_header(secret: SecretStr | None) -> SecretStr | None:
     return secret
 
 
+def as_list(value: object) -> object:
+    """A list in the environment is separated by commas or blanks."""
+    return value.replace(",", " ").split() if isinstance(value, str) else value
+
+
 def _network(value: object) -> object:
     if not isinstance(value, str):
         return value

@@ -26,7 +26,8 @@ from pydantic import (
 
 from router.errors import ConfigError
 from router.policy.registry import POLICIES
-from router.settings.kinds import HeaderSecret, Network, Number, Port, Seconds, Secret, secret_keys
+from router.settings.groups import ForwardingSettings, HoldSettings, LimitSettings, RetrySettings
+from router.settings.kinds import HeaderSecret, Number, Port, Seconds, Secret, as_list, secret_keys
 from router.settings.kinds import Path as FileName
 from router.settings.security import (
     SECRET_FILES,
@@ -59,79 +60,6 @@ def _replica_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _list(value: object) -> object:
-    """A list in the environment is separated by commas or blanks."""
-    return value.replace(",", " ").split() if isinstance(value, str) else value
-
-
-class LimitSettings(BaseModel):
-    """Bounds of the data plane; each is one field of the edge's limits."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    body_mib_max: Annotated[float, Number] = Field(
-        default=64, gt=0, le=1024, allow_inf_nan=False, description="largest request body, MiB"
-    )
-    header_kib_max: Annotated[int, Number] = Field(
-        default=64, ge=1, le=1024, description="largest head of a request or an answer, KiB"
-    )
-    headers_max: Annotated[int, Number] = Field(
-        default=256, ge=16, le=10_000, description="header lines of a request"
-    )
-    decoded_ratio_max: Annotated[float, Number] = Field(
-        default=100,
-        ge=1,
-        le=100_000,
-        allow_inf_nan=False,
-        description="growth of a compressed body beyond its first MiB, times its size",
-    )
-    connections_max: Annotated[int, Number] = Field(
-        default=10_000, ge=1, description="client connections at once"
-    )
-    connections_per_client_max: Annotated[int, Number] = Field(
-        default=0, ge=0, description="connections of one address at once; 0 does not limit them"
-    )
-    connect_s: Seconds = Field(default=2.0, description="to connect to a replica")
-    first_event_s: Seconds = Field(default=600.0, description="until a stream's first event")
-    answer_s: Seconds = Field(
-        default=3_600.0, description="until a whole answer that is not streamed"
-    )
-    head_hold_s: Seconds = Field(
-        default=60.0, description="holding a stream's head for its first event"
-    )
-    heartbeat_s: Seconds = Field(default=15.0, description="between comments once the head is out")
-    stream_idle_s: Seconds = Field(default=300.0, description="between two reads of a stream")
-    request_read_s: Seconds = Field(default=60.0, description="for a request to arrive")
-    request_kib_per_s_min: Annotated[float, Number] = Field(
-        default=16,
-        gt=0,
-        le=1_048_576,
-        allow_inf_nan=False,
-        description="body that must arrive for a second more, KiB",
-    )
-    client_idle_s: Seconds = Field(default=75.0, description="keeping an idle client connection")
-    # SGLang closes idle connections after 5 s.
-    upstream_reuse_s: Seconds = Field(default=3.0, description="reusing an idle replica connection")
-    drain_s: Seconds = Field(default=300.0, description="for running requests to end at shutdown")
-
-
-class ForwardingSettings(BaseModel):
-    """What replicas are told of where a request comes from."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    origin: Literal["append", "set", "strip"] = Field(
-        default="append",
-        description="X-Forwarded-* and Forwarded: append to a trusted proxy's, set always, or strip",
-    )
-    trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(_list)] = Field(
-        default=(), description="addresses and networks whose word on the client is believed"
-    )
-    begin_trace: bool = Field(
-        default=False, description="begin a W3C trace where a request brings no sound traceparent"
-    )
-
-
 class Settings(BaseModel):
     """All settings of ``homeport serve``."""
 
@@ -145,7 +73,7 @@ class Settings(BaseModel):
     )
     admin_port: Port = Field(default=30_080, description="control port; 0 takes a free one")
     replica: Annotated[
-        tuple[Annotated[str, AfterValidator(_replica_url)], ...], BeforeValidator(_list)
+        tuple[Annotated[str, AfterValidator(_replica_url)], ...], BeforeValidator(as_list)
     ] = Field(default=(), description="replicas by URL; others may register themselves")
     policy: Annotated[str, AfterValidator(_known_policy)] = Field(
         default="home", description=f"how a replica is chosen: {', '.join(sorted(POLICIES))}"
@@ -230,6 +158,8 @@ class Settings(BaseModel):
     tls: TlsSettings = Field(default_factory=TlsSettings)
     replica_tls: ReplicaTlsSettings = Field(default_factory=ReplicaTlsSettings)
     forwarding: ForwardingSettings = Field(default_factory=ForwardingSettings)
+    retry: RetrySettings = Field(default_factory=RetrySettings)
+    hold: HoldSettings = Field(default_factory=HoldSettings)
 
     @model_validator(mode="after")
     def _has_two_ports(self) -> Self:

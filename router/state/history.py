@@ -24,6 +24,8 @@ class Outcome(StrEnum):
     """The replica found fault with the request itself (its 4xx), and the client was told so."""
     CLIENT_GONE = "client-gone"
     FAILED = "failed"
+    HELD = "held"
+    """Every replica was full, and it waits at the door: placed anew, it is another record."""
 
 
 _FAILED: Final = Outcome.FAILED

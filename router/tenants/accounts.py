@@ -130,18 +130,20 @@ class Account:
 class Admission:
     """One admitted request of a tenant, counted until it is released."""
 
-    __slots__ = ("_is_over", "_reserved", "_since_s", "account")
+    __slots__ = ("_is_measured", "_is_over", "_reserved", "_since_s", "account")
 
     def __init__(self, account: Account, reserved: int, now_s: float) -> None:
         self.account = account
         self._reserved = reserved
         self._since_s = now_s
-        self._is_over = False
+        self._is_measured = self._is_over = False
 
     def measured(self, prompt_tokens: int) -> None:
-        """The prompt has been read: it has about so many tokens."""
-        self.account.take_tokens(prompt_tokens - self._reserved)
-        self._reserved = 0
+        """The prompt has been read: it has about so many tokens. Said again, it is not charged again."""
+        if not self._is_measured:
+            self._is_measured = True
+            self.account.take_tokens(prompt_tokens - self._reserved)
+            self._reserved = 0
 
     def release(self, now_s: float) -> None:
         """The request is over; what was reserved for a prompt that never came is given back."""

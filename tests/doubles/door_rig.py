@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from router.clock import now_s
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from router.dialect.base import Dialect
     from router.edge.credentials import EdgeSecurity
     from router.framing.forwarding import ForwardingRules
-    from router.policy.view import FleetView, RouteRequest
+    from router.policy.view import FleetView, Policy, RouteRequest
     from router.state.history import RequestRecord
 
 
@@ -48,6 +49,7 @@ class Notes:
     def __init__(self) -> None:
         self.records: list[RequestRecord] = []
         self.turned: list[tuple[str, str, str]] = []
+        self.pressure: Counter[str] = Counter()
         self._news = asyncio.Event()
 
     def finished(self, record: RequestRecord) -> None:
@@ -59,6 +61,17 @@ class Notes:
         """The router answered a request itself."""
         self.turned.append((code, dialect, target))
         self._news.set()
+
+    def noted(self, event: str) -> None:
+        """A request could not be served at once."""
+        self.pressure[str(event)] += 1
+        self._news.set()
+
+    async def until(self, event: str, n: int = 1) -> None:
+        """Wait until this was noted so often."""
+        while self.pressure[event] < n:
+            self._news.clear()
+            await self._news.wait()
 
     async def wait_for(self, n_records: int) -> RequestRecord:
         """Wait until this many requests are over; answers the last."""
@@ -80,9 +93,10 @@ class Rig:
         *,
         forwarding: ForwardingRules | None,
         security: EdgeSecurity | None,
+        make_core: Callable[[Policy, random.Random], RouterCore] = RouterCore,
     ) -> None:
         self.policy = InOrder()
-        self.core = RouterCore(self.policy, random.Random(0))
+        self.core = make_core(self.policy, random.Random(0))
         for number, port in enumerate(ports):
             spec = ReplicaSpec(replica_id=f"r{number}", host="127.0.0.1", port=port)
             self.core.members.join(spec, 0.0)
@@ -124,10 +138,19 @@ async def front_door(
     clock: Callable[[], float] = now_s,
     forwarding: ForwardingRules | None = None,
     security: EdgeSecurity | None = None,
+    make_core: Callable[[Policy, random.Random], RouterCore] = RouterCore,
 ) -> AsyncIterator[Rig]:
     """A listening front door over replicas at these ports; nothing may be in flight at its end."""
     limits = limits or EdgeLimits(sweep_s=0.01, drain_s=2.0)
-    rig = Rig(list(ports), dialects, limits, clock, forwarding=forwarding, security=security)
+    rig = Rig(
+        list(ports),
+        dialects,
+        limits,
+        clock,
+        forwarding=forwarding,
+        security=security,
+        make_core=make_core,
+    )
     rig.port = await rig.door.start("127.0.0.1", 0)
     try:
         # uvloop swallows what a signal's handler raises, so the test runner's own limit is lost.

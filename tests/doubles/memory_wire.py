@@ -60,6 +60,11 @@ class MemoryTransport(asyncio.Transport):
         return self._is_closing
 
     @override
+    def can_write_eof(self) -> bool:
+        """It has two sides, as plain TCP has."""
+        return True
+
+    @override
     def write_eof(self) -> None:
         assert not self._is_closing
 
@@ -138,9 +143,10 @@ class MemoryPool(UpstreamPool):
         self.attempts: list[tuple[_Attempt, UpstreamConnection, Receiver]] = []
 
     @override
-    def connect(self, host: str, port: int, receiver: Receiver) -> asyncio.Task[None]:
+    def connect(self, spec: ReplicaSpec, receiver: Receiver) -> asyncio.Task[None]:
         attempt = _Attempt()
-        self.attempts.append((attempt, UpstreamConnection(self, host, port), receiver))
+        address = (spec.host, spec.port, spec.is_tls)
+        self.attempts.append((attempt, UpstreamConnection(self, address), receiver))
         return cast("asyncio.Task[None]", attempt)
 
 
