@@ -38,6 +38,15 @@ def link(digests: Iterable[bytes], *, seed: int) -> array[int]:
     return array("Q", values)
 
 
+def kept_apart(values: Iterable[int], settings: bytes) -> array[int]:
+    """The values of a chain where ``settings`` keep its cache apart from those of equal prompts.
+
+    Equal settings keep what two chains share; other ones, or none, share nothing.
+    """
+    mark = root(settings)
+    return array("Q", [value ^ mark for value in values])
+
+
 def ends(lengths_bytes: Iterable[int]) -> array[int]:
     """Bytes up to the end of each segment.
 

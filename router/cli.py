@@ -26,6 +26,8 @@ _GROUP: Final = "homeport.commands"
 _CHUNK_BYTES: Final = 64 << 10
 _DIFFERENCES: Final = 5
 _KEY_LINE_MAX: Final = 4096
+_WORDS: Final = {"replica": "URL", "aliases": "NAME=MODEL", "engine_paths": "PATH"}
+"""What the values of the flags are that may be repeated."""
 _SUMMARIES: Final = {
     "serve": "run the front door",
     "check": "print the resolved settings, each with its source",
@@ -101,7 +103,7 @@ def _flags() -> list[inspect.Parameter]:
         if isinstance(default, tuple):
             kind = list[str]
             text = f"{field.description}; repeatable"
-            option = typer.Option(help=text, metavar="URL", show_default=False)
+            option = typer.Option(help=text, metavar=_WORDS[name], show_default=False)
         elif isinstance(default, bool):
             flag = name.replace("_", "-")
             kind = bool | None
@@ -120,8 +122,8 @@ def _command(run: Callable[[Resolved], None]) -> Callable[..., None]:
 
     def command(**flags: Any) -> None:  # noqa: ANN401  (typer passes what the signature says)
         config = flags.pop("config")
-        flags["replica"] = tuple(flags["replica"] or ())
-        run(_resolve(config, flags))
+        given = {key: tuple(v) if isinstance(v, list) else v for key, v in flags.items()}
+        run(_resolve(config, given))
 
     parameters = _flags()
     command.__doc__ = run.__doc__

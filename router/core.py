@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from router.dialect.base import SessionSource
 from router.errors import UpstreamError
 from router.policy.view import Price, RouteRequest
+from router.state.calls import ranked_call
 from router.state.estimate import EstimateParameters, continues, estimate
 from router.state.fleet import Fleet
 from router.state.health import Event, State
@@ -175,12 +176,14 @@ class RouterCore:
             key = self.tails.find(facts.chain, facts.head_segments, facts.scope) or key
         pin = self.pins.get(key)
         home_id = None if pin is None else pin.home_id
-        view = self.fleet.view(home_id=home_id)
+        view = self.fleet.view(home_id=home_id, model=facts.model)
         if view.is_empty:
-            raise self._members.refusal()
+            raise self._members.refusal(facts.model)
         self._serial += 1
         request, guess = self._route_request(facts, key, pin, now_s)
-        ranking = self._policy.rank(request, view, self._dice)
+        is_turn = facts.is_turn
+        rank = self._policy.rank
+        ranking = rank(request, view, self._dice) if is_turn else ranked_call(request, view)
         record = RequestRecord(
             key,
             _SOURCE_NAMES[facts.session_source],
@@ -192,6 +195,7 @@ class RouterCore:
             prompt_tokens=request.prompt_tokens,
             prices=ranking.prices,
             tenant=facts.tenant,
+            is_turn=is_turn,
         )
         replica, entry = self._place(request, record, ranking, None)
         ticket = Ticket(
@@ -206,7 +210,8 @@ class RouterCore:
         self._bind(ticket, pin, now_s)
         if record.reason == "split":
             self.history.totals.splits += 1
-        self.history.add(record)
+        if is_turn:
+            self.history.add(record)
         return ticket
 
     def retry(self, ticket: Ticket, error: UpstreamError, now_s: float) -> bool:
@@ -217,13 +222,17 @@ class RouterCore:
         self._members.blame(ticket.replica_id, error, now_s)
         ticket.tried.append(ticket.replica_id)
         pin = self.pins.get(ticket.session_key)
-        view = self.fleet.view(ticket.tried, home_id=None if pin is None else pin.home_id)
+        home_id, model = None if pin is None else pin.home_id, ticket.facts.model
+        view = self.fleet.view(ticket.tried, home_id=home_id, model=model)
         if view.is_empty:
             return False
         request, record = ticket.request, ticket.record
         request.session_inflight = 0
         request.cached_tokens = ticket.held.anew(self.index.match(ticket.facts.chain))
-        ranking = self._policy.rank(request, view, self._dice)
+        if record.is_turn:
+            ranking = self._policy.rank(request, view, self._dice)
+        else:
+            ranking = ranked_call(request, view)
         record.n_tries += 1
         record.reason = "retry"
         replica, _ = self._place(request, record, ranking, ticket.entry)
@@ -238,7 +247,7 @@ class RouterCore:
     def began(self, ticket: Ticket, now_s: float) -> None:
         """The first model event came: the prompt is computed, and cached where it was computed."""
         record, facts = ticket.record, ticket.facts
-        if ticket.is_over or record.began_s is not None:
+        if ticket.is_over or record.began_s is not None or not record.is_turn:
             return
         record.began_s = now_s
         self.ledger.began(ticket.entry)
@@ -320,7 +329,7 @@ class RouterCore:
             return replica, entry
         entry = self.ledger.open(
             replica_id,
-            record.session_key,
+            record.session_key if record.is_turn else "",
             tokens=request.prompt_tokens + request.output_tokens,
             prefill_s=prefill_s,
             prefill_tokens=new_tokens,

@@ -3,7 +3,7 @@
 ::
 
     RouterError
-      ClientError          bad-request, unknown-path, method-not-allowed, bad-content-type,
+      ClientError          bad-request, unknown-path, unknown-model, method-not-allowed, bad-content-type,
                            too-large, headers-too-large, request-timeout,
                            upgrade-refused, expectation-failed, loop-detected,
                            bad-api-key, model-not-allowed, path-not-allowed
@@ -94,6 +94,7 @@ CODES: Final[dict[str, int]] = {
     "bad-request": 400,
     "bad-content-type": 415,
     "unknown-path": 404,
+    "unknown-model": 404,
     "method-not-allowed": 405,
     "request-timeout": 408,
     "too-large": 413,

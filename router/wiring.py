@@ -8,6 +8,7 @@ import logging
 import random
 import secrets
 import signal
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -34,7 +35,9 @@ from router.recording.chains import LINKS_MAX
 from router.recording.recorded_core import RecordedCore
 from router.recording.records import Header
 from router.recording.seal import Seal
-from router.state.fleet import ReplicaSpec, parse_url
+from router.state.addresses import parse_url
+from router.state.fleet import ReplicaSpec
+from router.state.names import ModelNames
 from router.tasks import spawn
 
 if TYPE_CHECKING:
@@ -147,9 +150,17 @@ class Router:
         api_key, gate = _text(settings.replica_api_key), tenants_gate(settings)
         self._tls, to_replicas = server_tls(settings), replica_tls(settings)
         self.files = Reloader(watched_files(settings, gate, self._tls), counts)
+        names = ModelNames(
+            self.core.fleet,
+            aliases=dict(alias.split("=", 1) for alias in settings.aliases),
+            default_model=settings.default_model,
+        )
+        options = replace(dialect_options(settings), adapter_of=names.adapter_of)
         self.door = FrontDoor(
             core=self.core,
-            dialects=dialects(dialect_options(settings)),
+            dialects=dialects(options),
+            names=names,
+            engine_paths=settings.engine_paths,
             limits=edge_limits(settings),
             forwarding=forwarding_rules(settings),
             observer=Observer(counts, access_log=settings.access_log, gate=gate),

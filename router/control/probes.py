@@ -128,11 +128,14 @@ class Probes:
         info = await self._json(f"{url}/server_info", headers)
         models = await self._json(f"{url}/v1/models", headers)
         served = models.get("data")
-        names = [
-            row["id"]
+        rows = [
+            row
             for row in (served if isinstance(served, list) else [])
             if isinstance(row, dict) and isinstance(row.get("id"), str)
         ]
+        names = [row["id"] for row in rows if not isinstance(row.get("parent"), str)]
+        # An adapter is told by its own name, and asked for behind its model's.
+        adapters = [f"{row['parent']}:{row['id']}" for row in rows if row.get("parent") in names]
         extra = info.get("homeport")
         emulated = extra if isinstance(extra, dict) else {}
         capacity = _count(info.get("max_total_num_tokens")) + _count(emulated.get("host_tokens"))
@@ -149,6 +152,7 @@ class Probes:
                 profile=profile if isinstance(profile, str) else None,
                 models=tuple(names),
                 reports_cached=reports_cached,
+                adapters=tuple(adapters),
             ),
         )
 

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from router.dialect.anthropic_messages import AnthropicMessages
+from router.dialect.calls import CountTokens, EngineCall
 from router.dialect.memo import PartMemo
 from router.dialect.openai_chat import OpenAiChat
+from router.dialect.openai_completions import OpenAiCompletions
 from router.dialect.options import DialectOptions
+from router.dialect.sglang_generate import SglangGenerate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from router.dialect.base import Dialect
 
-__all__ = ["FACTORIES", "DialectOptions", "dialects"]
+__all__ = ["FACTORIES", "METHODS", "DialectOptions", "dialects"]
 
 FACTORIES: Final[Mapping[str, Callable[[DialectOptions, PartMemo], Dialect]]] = {
     "/v1/chat/completions": OpenAiChat,
     "/v1/messages": AnthropicMessages,
+    "/v1/completions": OpenAiCompletions,
+    "/generate": SglangGenerate,
+    "/v1/messages/count_tokens": CountTokens,
+    "/v1/embeddings": partial(EngineCall, "embeddings"),
+    "/v1/rerank": partial(EngineCall, "rerank"),
+    "/v1/score": partial(EngineCall, "score"),
+    "/v1/tokenize": partial(EngineCall, "tokenize"),
+    "/v1/detokenize": partial(EngineCall, "detokenize"),
+    "/tokenize": partial(EngineCall, "tokenize"),
+    "/detokenize": partial(EngineCall, "detokenize"),
 }
-"""Request path -> dialect; a new API is a new row."""
+"""Request path -> dialect; a new API is a new row. A path may have one variable part, in braces."""
+
+METHODS: Final[Mapping[str, tuple[bytes, ...]]] = {
+    "/generate": (b"POST", b"PUT"),
+    "/v1/rerank": (b"POST", b"PUT"),
+}
+"""The methods of those paths that take others than POST."""
 
 
 def dialects(options: DialectOptions) -> Mapping[str, Dialect]:

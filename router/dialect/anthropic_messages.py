@@ -14,7 +14,7 @@ from router.dialect.anthropic_content import last_answer, rendered_message, syst
 from router.dialect.frame import NO_RAW, BodyReader, Envelope
 from router.dialect.memo import ASSISTANT_TURNS, RenderedPart, Turn
 from router.dialect.messages_tap import messages_tap
-from router.dialect.reading import adapter, assembled, decoded, is_given
+from router.dialect.reading import assembled, decoded, is_given
 from router.dialect.render import ShapeError, need_list, need_object, need_text
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class AnthropicMessages:
         is_shown = self._options.is_thinking_in_head
         settings = render.settings_bytes(
             (
-                ("adapter", adapter(parsed.model)),
+                ("adapter", self._options.adapter_of(parsed.model)),
                 ("kwargs", _thinking(decoded(parsed.thinking)) if is_shown else None),
                 ("effort", _effort(decoded(parsed.output_config)) if is_shown else None),
             )

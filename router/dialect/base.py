@@ -28,9 +28,26 @@ class SessionSource(StrEnum):
     CHAIN = "chain"
 
 
+class Work(StrEnum):
+    """What a request makes a replica do.
+
+    A *generation* fills its cache and is a turn of a session. A *call* is not: it goes where least
+    is in flight, a *count* of a session's tokens to its home. *Other* work is what the operator
+    lets through to the engine; it need not name a model.
+    """
+
+    GENERATION = "generation"
+    CALL = "call"
+    COUNT = "count"
+    OTHER = "other"
+
+
+_GENERATION: Final = Work.GENERATION
+
+
 @dataclass(slots=True)
 class PromptFacts:
-    """What the router knows of one request before it decides. Not changed after it is built.
+    """What the router knows of one request before it decides. Not changed once names are resolved.
 
     ``chain[i]`` identifies everything rendered up to the end of segment ``i``; ``ends_bytes[i]`` is
     the number of canonical bytes up to there. Both have one entry a segment and are empty if the
@@ -39,6 +56,9 @@ class PromptFacts:
     ``edit`` is the change that ``outgoing`` makes, None to forward the body as it came.
     ``tenant`` is whose request it is, ``scope`` the same as a number of 64 bits: "" and 0 where
     there are none; ``priority`` is the tenant's class.
+    ``edit`` is the change that ``outgoing`` makes, None to forward the body as it came. ``model``
+    and ``lora_name`` (an adapter named apart from it) are as the client sent them until the names
+    are resolved.
     """
 
     dialect: str
@@ -57,6 +77,13 @@ class PromptFacts:
     tenant: str = ""
     scope: int = 0
     priority: str = "normal"
+    work: Work = Work.GENERATION
+    lora_name: str = ""
+
+    @property
+    def is_turn(self) -> bool:
+        """It generates: a turn of its session, that fills a cache."""
+        return self.work is _GENERATION
 
     @property
     def prompt_bytes(self) -> int:

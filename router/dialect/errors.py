@@ -46,6 +46,9 @@ _STATUS_OF_TYPE: Final = {
 }
 _SERVER_ERROR_MIN: Final = 500
 
+_OPENAI_CODES: Final = {"unknown-model": "model_not_found"}
+"""Codes that OpenAI's clients know by a name of their own."""
+
 
 def openai_error(error: RouterError) -> bytes:
     """The JSON body of an OpenAI API for this error."""
@@ -55,8 +58,8 @@ def openai_error(error: RouterError) -> bytes:
             "error": {
                 "message": _clean(error.message),
                 "type": _OPENAI_TYPES.get(error.http_status, fallback),
-                "param": None,
-                "code": error.code,
+                "param": "model" if error.code in _OPENAI_CODES else None,
+                "code": _OPENAI_CODES.get(error.code, error.code),
             }
         }
     )

@@ -10,8 +10,15 @@ import xxhash
 
 from router.dialect.base import PromptFacts, SessionSource
 from router.dialect.identity import Identity, body_key, chain_key, named_session, safe_key
-from router.dialect.reading import fault, is_true, not_an_object, whole_number
-from router.dialect.render import ShapeError
+from router.dialect.reading import (
+    decoded,
+    fault,
+    first_text,
+    is_true,
+    not_an_object,
+    whole_number,
+)
+from router.dialect.render import ShapeError, settings_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +33,7 @@ NO_RAW: Final = msgspec.Raw()
 MESSAGES_MAX: Final = 20_000
 """A body of more is forwarded unread: rendering it would hold up everybody else."""
 
+_RANK: Final = b"x-data-parallel-rank"
 _SHAPE_FAULTS: Final = (ShapeError, msgspec.ValidationError)
 _JSON_FAULTS: Final = (msgspec.DecodeError, RecursionError)
 
@@ -46,6 +54,10 @@ class Envelope(msgspec.Struct, gc=False):
     session_id: msgspec.Raw = NO_RAW
     conversation_id: msgspec.Raw = NO_RAW
     user: msgspec.Raw = NO_RAW
+    cache_salt: msgspec.Raw = NO_RAW
+    extra_key: msgspec.Raw = NO_RAW
+    routed_dp_rank: msgspec.Raw = NO_RAW
+    data_parallel_rank: msgspec.Raw = NO_RAW
 
 
 BodyT = TypeVar("BodyT", bound=Envelope)
@@ -84,10 +96,15 @@ class BodyReader(Generic[BodyT]):
             if len(parsed.messages) > MESSAGES_MAX:
                 raise ShapeError("too many messages to read")
             prompt, edit = self._render(parsed)
+            apart = kept_apart(parsed, headers)
+            lora_path: msgspec.Raw = getattr(parsed, "lora_path", NO_RAW)
+            lora_name = safe_key(first_text(decoded(lora_path))) if lora_path else ""
         except _SHAPE_FAULTS:
             return self._unreadable(body, headers)
         except _JSON_FAULTS as error:
             raise fault(body, error) from error
+        if apart:
+            prompt = prompt.apart(apart)
         facts = self._facts(headers, partial(getattr, parsed), chain_key(prompt.opening))
         facts.chain = prompt.chain
         facts.ends_bytes = prompt.ends_bytes
@@ -95,6 +112,7 @@ class BodyReader(Generic[BodyT]):
         facts.model = safe_key(parsed.model)  # kept and logged: bounded and printable
         facts.n_messages = len(parsed.messages)
         facts.edit = edit
+        facts.lora_name = lora_name
         return facts
 
     def _unreadable(self, body: bytes, headers: Headers) -> PromptFacts:
@@ -130,6 +148,30 @@ class BodyReader(Generic[BodyT]):
             session_source=identity.source,
             parent_key=identity.parent_key,
         )
+
+
+def kept_apart(parsed: Envelope, headers: Headers) -> bytes:
+    """What keeps this prompt's cache apart from that of an equal one, as bytes; none if nothing.
+
+    A salt, a key, and the data-parallel rank, each of which has a cache of its own. SGLang takes
+    the rank from the header before the body.
+    """
+    rank = parsed.routed_dp_rank or parsed.data_parallel_rank
+    in_head = b""
+    for name, value in headers:
+        if name == _RANK:
+            in_head = value
+            break
+    if not (rank or in_head or parsed.cache_salt or parsed.extra_key):
+        return b""
+    ranks = [decoded(raw) for raw in (parsed.routed_dp_rank, parsed.data_parallel_rank)]
+    in_body = next((str(value) for value in ranks if value is not None), None)
+    named = (
+        ("cache_salt", decoded(parsed.cache_salt) or None),
+        ("extra_key", decoded(parsed.extra_key) or None),
+        ("dp_rank", in_head.decode("latin-1") if in_head else in_body),
+    )
+    return settings_bytes(named) if any(value is not None for _, value in named) else b""
 
 
 def _text(raw: msgspec.Raw) -> str:

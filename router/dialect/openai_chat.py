@@ -9,13 +9,11 @@ import xxhash
 
 from hashing.chain import root
 from hashing.segments import segments_of
-from router.dialect import errors, render, splice
+from router.dialect import errors, render
 from router.dialect.chat_tap import chat_tap
 from router.dialect.frame import NO_RAW, BodyReader, Envelope
 from router.dialect.memo import ASSISTANT_TURNS, RenderedPart, Turn
 from router.dialect.reading import (
-    NULL,
-    adapter,
     assembled,
     decoded,
     is_given,
@@ -23,18 +21,18 @@ from router.dialect.reading import (
     without_old_reasoning,
 )
 from router.dialect.render import ShapeError, need_list, need_object, need_text
-from router.dialect.splice import Edit, EditKind
+from router.dialect.usage_wish import usage_edit, with_usage
 
 if TYPE_CHECKING:
     from router.dialect.base import Headers, PromptFacts, Tap
     from router.dialect.memo import PartMemo
     from router.dialect.options import DialectOptions
     from router.dialect.reading import Assembled
+    from router.dialect.splice import Edit
     from router.errors import RouterError
 
 _MESSAGE_SEED: Final = 1
 _TOOLS_SEED: Final = 2
-_ASK: Final = b'"stream_options":{"include_usage":true}'
 _ASSISTANT: Final = "assistant"
 _PRESERVE: Final = "preserve_thinking"
 _BEHIND_THE_MESSAGES: Final = frozenset(
@@ -52,8 +50,6 @@ class ChatBody(Envelope, gc=False):
     chat_template_kwargs: msgspec.Raw = NO_RAW
     reasoning_effort: msgspec.Raw = NO_RAW
     lora_path: msgspec.Raw = NO_RAW
-    cache_salt: msgspec.Raw = NO_RAW
-    extra_key: msgspec.Raw = NO_RAW
     input_ids: msgspec.Raw = NO_RAW
     continue_final_message: msgspec.Raw = NO_RAW
 
@@ -80,12 +76,7 @@ class OpenAiChat:
 
     def outgoing(self, body: bytes, facts: PromptFacts) -> tuple[bytes, bool]:
         """The body to forward, and whether the usage event is to be stripped from the answer."""
-        edit = facts.edit
-        if edit is None:
-            return body, False
-        asking = msgspec.Raw(edit.new)
-        changed = splice.edited(body, edit, key="stream_options", value=lambda _: asking)
-        return changed, changed is not body
+        return with_usage(body, facts.edit)
 
     def tap(self, *, is_stream: bool, strip_usage: bool) -> Tap:
         """A follower for one answer."""
@@ -113,31 +104,15 @@ class OpenAiChat:
             turns = without_old_reasoning(turns)
         settings = render.settings_bytes(
             (
-                ("adapter", adapter(parsed.model) or decoded(parsed.lora_path)),
-                ("cache_salt", decoded(parsed.cache_salt) or None),
-                ("extra_key", decoded(parsed.extra_key) or None),
+                ("adapter", self._options.adapter_of(parsed.model) or decoded(parsed.lora_path)),
                 ("kwargs", self._head_kwargs(kwargs)),
                 ("effort", self._head_effort(parsed.reasoning_effort)),
             )
         )
         tools = self._tools(parsed)
         head = [] if tools is None else [tools]
-        return assembled(head, turns, seed=root(settings)), self._edit(parsed)
-
-    def _edit(self, parsed: ChatBody) -> Edit | None:
-        if not self._options.is_usage_asked or not is_true(parsed.stream):
-            return None
-        asked = parsed.stream_options
-        if not asked:
-            return Edit(EditKind.APPEND_MEMBER, new=_ASK)
-        old = bytes(asked)
-        if old == NULL:
-            return Edit(EditKind.REBUILD, new=b'{"include_usage":true}')
-        fields = msgspec.json.decode(asked, type=dict[str, msgspec.Raw])
-        if is_true(fields.get("include_usage", NO_RAW)):
-            return None
-        fields["include_usage"] = msgspec.Raw(b"true")
-        return Edit(EditKind.REPLACE, old, splice.rebuilt(fields))
+        edit = usage_edit(parsed.stream, parsed.stream_options, self._options)
+        return assembled(head, turns, seed=root(settings)), edit
 
     def _is_old_reasoning_stripped(self, kwargs: dict[str, Any] | None) -> bool:
         if kwargs is None or _PRESERVE not in kwargs:

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from router.dialect.reading import adapter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(slots=True, frozen=True)
@@ -18,6 +24,7 @@ class DialectOptions:
     ``is_thinking_in_head``: it shows how hard to think (the switch, the effort) before or among
     the messages; Kimi's shows it only behind the last one, where the answer begins. The memo of
     rendered parts holds at most ``memo_segments_max`` segments (about 150 bytes each).
+    ``adapter_of`` answers the LoRA adapter that a model's name stands for, None for none.
     """
 
     session_header: str | None = None
@@ -27,3 +34,4 @@ class DialectOptions:
     is_old_reasoning_stripped: bool = True
     is_thinking_in_head: bool = False
     memo_segments_max: int = 300_000
+    adapter_of: Callable[[str], str | None] = adapter

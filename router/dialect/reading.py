@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from hashing.chain import ends, link
+from hashing.chain import ends, kept_apart, link
 from router.dialect.memo import RenderedPart, Turn
 from router.dialect.render import ShapeError
 from router.errors import ClientError
@@ -42,6 +42,11 @@ class Assembled(NamedTuple):
     ends_bytes: array[int]
     head_segments: int
     opening: int
+
+    def apart(self, settings: bytes) -> Assembled:
+        """The same prompt, where ``settings`` keep its cache apart from other ones."""
+        values = kept_apart([*self.chain, self.opening], settings)
+        return self._replace(chain=values[:-1], opening=values[-1])
 
 
 def assembled(
@@ -144,6 +149,12 @@ def decoded(raw: msgspec.Raw) -> Any:  # noqa: ANN401  # any JSON value
         msgspec.DecodeError: it is not valid JSON.
     """
     return msgspec.json.decode(raw) if raw else None
+
+
+def first_text(value: object) -> str:
+    """A string, or the first one of a list that may hold nulls; "" if there is none."""
+    items = value if isinstance(value, list) else [value]
+    return next((item for item in items if isinstance(item, str) and item), "")
 
 
 def adapter(model: str) -> str | None:

@@ -104,3 +104,28 @@ def rebuilt(fields: Mapping[str, msgspec.Raw]) -> bytes:
 
 def _member(key: str, value: msgspec.Raw) -> bytes:
     return msgspec.json.encode(key) + b":" + bytes(value)
+
+
+class _Named(msgspec.Struct):
+    model: msgspec.Raw = msgspec.Raw()
+
+
+_decode_named: Final = msgspec.json.Decoder(_Named).decode
+
+
+def renamed(body: bytes, model: str) -> bytes:
+    """The body with another model named in it; the body itself if it is no JSON object."""
+    try:
+        old = bytes(_decode_named(body).model)
+    except (msgspec.DecodeError, RecursionError):
+        return body
+    new = msgspec.Raw(msgspec.json.encode(model))
+    if old:
+        edit = Edit(EditKind.REPLACE, old, bytes(new))
+        return edited(body, edit, key="model", value=lambda _: new)
+    if body.rstrip()[:-1].rstrip()[-1:] == b"{":
+        return rebuilt({"model": new})
+    return edited(
+        body, Edit(EditKind.APPEND_MEMBER, new=_member("model", new)), key="model",
+        value=lambda _: new,
+    )  # fmt: skip

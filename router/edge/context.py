@@ -14,14 +14,16 @@ from router.edge.tries import RetryBudget
 from router.framing.forwarding import ForwardingRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from router.core import RouterCore, Ticket
-    from router.dialect.base import Dialect, PromptFacts
+    from router.dialect.base import PromptFacts
     from router.edge.limits import EdgeLimits
+    from router.edge.routes import Routes
     from router.edge.upstream import UpstreamPool
     from router.framing.events import RequestHead
     from router.state.history import RequestRecord
+    from router.state.names import ModelNames
     from router.tenants.gate import Gate
 
 
@@ -81,7 +83,8 @@ class Door:
     """
 
     core: RouterCore
-    dialects: Mapping[str, Dialect]
+    routes: Routes
+    names: ModelNames
     limits: EdgeLimits
     observer: Observer
     now_s: Callable[[], float]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from router.dialect.splice import renamed
 from router.edge.answers import forwarded_fields
+from router.edge.naming import settle
 
 if TYPE_CHECKING:
     from router.dialect.base import Dialect, PromptFacts
@@ -37,9 +39,10 @@ def opened(
         ClientError: the body cannot be read, or asks for what its tenant may not have.
     """
     facts = dialect.read(body, request.headers)
-    if visit is not None:
-        visit.claim(facts)
+    name = settle(facts, door.names) if visit is None else visit.claim(facts, door.names)
     changed, strip_usage = dialect.outgoing(body, facts)
+    if name is not None:
+        changed = renamed(changed, name)
     if visit is not None:
         changed = visit.outgoing(changed)
     fields = forwarded_fields(

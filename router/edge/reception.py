@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from router.edge.answers import passed_through, request_id
 from router.edge.exchange import Exchange
 from router.edge.intake import Intake
+from router.edge.own import own_answer
 from router.edge.refusals import NO_HEAD, refused
 from router.edge.relay import Client, Relay
-from router.edge.routes import own_answer, route
+from router.edge.routes import route
 from router.edge.tenancy import Visit, welcome
 from router.errors import ClientError, Refused, RouterError
 from router.framing.forwarding import announce
@@ -85,7 +86,7 @@ class Reception:
         """A request begins; ``is_more``: its next part is here already."""
         self.head = head
         self._request_id = request_id(head.headers) or self._door.new_id()
-        self._route = found = route(head, self._door.dialects, self._door.limits)
+        self._route = found = route(head, self._door.routes, self._door.limits)
         if self._door.gate is not None:
             self._visit = welcome(self._door, self._door.gate, head, found)
         if found.error is not None and head.has_body:
@@ -104,7 +105,7 @@ class Reception:
         head, found = self.head, self._route
         assert head is not None
         assert found is not None
-        if head.content_coding and found.error is None and found.is_generation:
+        if head.content_coding and found.error is None and found.is_forwarded:
             self._decoding = self._door.decoders.decode(
                 self._intake.hold(),
                 head.content_coding,
@@ -134,9 +135,9 @@ class Reception:
                 return
             if found.error is not None:
                 raise found.error  # noqa: TRY301 - one place answers all errors
-            if not found.is_generation:
+            if not found.is_forwarded:
                 may_use = None if self._visit is None else self._visit.account.tenant.allows_model
-                fields, answer = own_answer(found.path, door.core, may_use)
+                fields, answer = own_answer(found.path, head, door, may_use)
                 relay.whole(fields, answer)
                 return
             if passed_through(head.headers, door.door_id):

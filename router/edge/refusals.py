@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from router.dialect.agents import told_to
 from router.edge.answers import error_fields
-from router.edge.routes import allowed, nearest
+from router.edge.routes import allowed
 from router.edge.tenancy import challenge
 from router.framing.events import RequestHead
 
@@ -43,9 +43,9 @@ def refused(
 
     ``found`` and ``visit`` are None where the request was not read so far.
     """
-    dialect = found.dialect if found is not None else nearest("", door.dialects)
+    dialect = found.dialect if found is not None else door.routes.nearest("")
     path = found.path if found is not None else ""
-    is_known = found is not None and found.is_generation
+    is_known = found is not None and found.is_forwarded
     door.observer.turned_away(
         code=error.code,
         dialect=dialect.name if is_known else "",

@@ -2,66 +2,149 @@
 
 from __future__ import annotations
 
-import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from router.edge.answers import JSON
+from router.dialect import METHODS
+from router.dialect.calls import OtherPath
+from router.edge.engine_paths import EnginePaths
 from router.errors import ClientError
 from router.framing.decoding import CODINGS, is_read
-from router.framing.writing import status_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
-    from router.core import RouterCore
     from router.dialect.base import Dialect
     from router.edge.limits import EdgeLimits
     from router.errors import RouterError
     from router.framing.events import RequestHead
 
+MODELS: Final = "/v1/models"
+HEALTH: Final = "/health"
 _DEFAULT_PATH: Final = "/v1/chat/completions"
-_MODELS: Final = "/v1/models"
-_HEALTH: Final = "/health"
+_ANTHROPIC_PATH: Final = "/v1/messages"
 _READING: Final = (b"GET", b"HEAD")
+_POST: Final = (b"POST",)
 _SHOWN: Final = 200
 """Characters of what a client sent that an error repeats."""
 
 
+@dataclass(slots=True, frozen=True)
+class Row:
+    """One line of the table: the requests of a path that go to a replica.
+
+    ``path`` may have one variable part, a step in braces: ``/v1/things/{id}/cancel``.
+    ``dialect`` reads the requests and shapes their errors. ``takes_all``: any method and content.
+    """
+
+    path: str
+    methods: tuple[bytes, ...]
+    dialect: Dialect
+    takes_all: bool = False
+
+
 @dataclass(slots=True)
 class Route:
-    """Where one request goes. ``dialect`` shapes its errors, and serves it if ``is_generation``.
+    """Where one request goes. ``dialect`` shapes its errors, and reads it if ``is_forwarded``.
 
-    ``error`` is what is wrong with the head, None if nothing. ``is_other``: the path is one of the
-    engine's own, which not every tenant may use.
+    ``variable`` is what stands in the path's variable part, "" where it has none; ``methods`` are
+    those the path takes. ``error`` is what is wrong with the head, None if nothing. ``is_other``: the
+    path is one of the engine's own, which not every tenant may use.
     """
 
     path: str
     dialect: Dialect
-    is_generation: bool
+    is_forwarded: bool
     error: RouterError | None
+    methods: tuple[bytes, ...] = _READING
+    variable: str = ""
     is_other: bool = False
 
 
-def route(head: RequestHead, dialects: Mapping[str, Dialect], limits: EdgeLimits) -> Route:
+class Routes:
+    """The table of paths."""
+
+    def __init__(self, dialects: Mapping[str, Dialect], engine_paths: Sequence[str] = ()) -> None:
+        """``dialects`` by path, which may be a pattern with one variable part.
+
+        ``engine_paths`` go to a replica as they are: whole paths, or beginnings with ``*`` behind.
+        """
+        self._dialects = dialects
+        self._exact: dict[str, Row] = {}
+        self._patterns: list[tuple[re.Pattern[str], Row]] = []
+        self._engine_paths = EnginePaths(engine_paths)
+        self._other = Row("", (), OtherPath(), takes_all=True)
+        for path, dialect in dialects.items():
+            row = Row(path, METHODS.get(path, _POST), dialect)
+            before, brace, behind = path.partition("{")
+            if brace:
+                rest = behind.partition("}")[2]
+                pattern = re.compile(f"{re.escape(before)}([^/]+){re.escape(rest)}")
+                self._patterns.append((pattern, row))
+            else:
+                self._exact[path] = row
+
+    def find(self, path: str) -> tuple[Row, str] | None:
+        """The row that serves a path, and what its variable part is; None if none does."""
+        row = self._exact.get(path)
+        if row is None and "%" in path:  # the engine reads it decoded
+            path = unquote(path)
+            row = self._exact.get(path)
+        if row is not None:
+            return row, ""
+        for pattern, row in self._patterns:
+            match = pattern.fullmatch(path)
+            if match is not None:
+                return row, match.group(1)
+        is_other = not is_own(path) and self._engine_paths.has(path)
+        return (self._other, "") if is_other else None
+
+    def nearest(self, path: str) -> Dialect:
+        """The dialect whose errors a client of this path reads: by its first steps, else OpenAI's."""
+        for known, row in self._exact.items():
+            if path.startswith(known + "/") or path.endswith(known):
+                return row.dialect
+        return self._dialects.get(_DEFAULT_PATH) or next(iter(self._dialects.values()))
+
+    def shaped(self, path: str, head: RequestHead) -> Dialect:
+        """The same for a path that no row serves, where a header may tell whose client it is."""
+        dialect = self._dialects.get(_ANTHROPIC_PATH)
+        return dialect if dialect is not None and is_anthropic(head) else self.nearest(path)
+
+    @property
+    def served(self) -> str:
+        """All paths, for the person who asked for another one."""
+        return ", ".join((*self._dialects, MODELS, HEALTH, *self._engine_paths.listed))
+
+
+def route(head: RequestHead, routes: Routes, limits: EdgeLimits) -> Route:
     """Find where a request goes, and what its head alone rules out."""
     path = head.path.decode("ascii", "replace")
-    dialect = dialects.get(path)
-    if dialect is None:
-        return Route(
-            path, nearest(path, dialects), is_generation=False, error=_own(path, head, dialects)
-        )
+    found = routes.find(path)
+    if found is None:
+        error = _own_error(path, head, routes)
+        return Route(path, routes.shaped(path, head), is_forwarded=False, error=error)
+    row, variable = found
     error = None
-    if head.method != b"POST":
-        error = ClientError(
-            "method-not-allowed", f"{path} takes POST, not {head.method.decode('ascii')}."
-        )
-    elif head.content_length is not None and head.content_length > limits.body_bytes_max:
-        error = too_large(head.content_length, limits)
-    else:
+    if row.takes_all:
+        pass
+    elif head.method not in row.methods:
+        error = _wrong_method(path, head, row.methods)
+    elif head.method not in _READING:
         error = _content_fault(head)
-    return Route(path, dialect, is_generation=True, error=error)
+    if head.content_length is not None and head.content_length > limits.body_bytes_max:
+        error = error or too_large(head.content_length, limits)
+    return Route(
+        path,
+        row.dialect,
+        is_forwarded=True,
+        error=error,
+        methods=row.methods,
+        variable=variable,
+        is_other=row.takes_all,
+    )
 
 
 def allowed(error: RouterError, found: Route | None) -> bytes:
@@ -70,15 +153,12 @@ def allowed(error: RouterError, found: Route | None) -> bytes:
         return b"accept-encoding: %b\r\n" % CODINGS  # RFC 9110, 15.5.16
     if error.code != "method-not-allowed" or found is None:
         return b""
-    return b"allow: POST\r\n" if found.is_generation else b"allow: GET, HEAD\r\n"
+    return b"allow: %b\r\n" % b", ".join(found.methods)
 
 
-def nearest(path: str, dialects: Mapping[str, Dialect]) -> Dialect:
-    """The dialect whose errors a client of this path reads: by its first steps, else OpenAI's."""
-    for known, dialect in dialects.items():
-        if path.startswith(known + "/") or path.endswith(known):
-            return dialect
-    return dialects.get(_DEFAULT_PATH) or next(iter(dialects.values()))
+def is_anthropic(head: RequestHead) -> bool:
+    """Whether a client of the Anthropic API sent it: its every request has a version."""
+    return any(name == b"anthropic-version" for name, _ in head.headers)
 
 
 def too_large(body_bytes: int, limits: EdgeLimits) -> ClientError:
@@ -90,38 +170,27 @@ def too_large(body_bytes: int, limits: EdgeLimits) -> ClientError:
     )
 
 
-def own_answer(
-    path: str, core: RouterCore, may_use: Callable[[str], bool] | None = None
-) -> tuple[bytes, bytes]:
-    """Status line with headers, and body, of what the router answers itself.
-
-    Models that the caller may not use are not told.
-    """
-    if path == _HEALTH:
-        is_ready = core.is_ready
-        body: object = {"status": "ok" if is_ready else "no-replica-ready"}
-        return status_line(200 if is_ready else 503) + JSON, _json(body)
-    models = [_model(name) for name in core.models() if may_use is None or may_use(name)]
-    if path == _MODELS:
-        return status_line(200) + JSON, _json({"object": "list", "data": models})
-    name = unquote(path[len(_MODELS) + 1 :])
-    for model in models:
-        if model["id"] == name:
-            return status_line(200) + JSON, _json(model)
-    raise ClientError("unknown-path", f"No replica serves a model {name[:_SHOWN]!r}.")
+def is_own(path: str) -> bool:
+    """The router answers this path itself."""
+    return path in (HEALTH, MODELS) or path.startswith(MODELS + "/")
 
 
-def _own(path: str, head: RequestHead, dialects: Mapping[str, Dialect]) -> ClientError | None:
-    """What is wrong with a request that no dialect serves."""
-    if path not in (_HEALTH, _MODELS) and not path.startswith(_MODELS + "/"):
-        served = ", ".join((*dialects, _MODELS, _HEALTH))
+def _own_error(path: str, head: RequestHead, routes: Routes) -> ClientError | None:
+    """What is wrong with a request that no replica gets."""
+    if not is_own(path):
         return ClientError(
-            "unknown-path", f"There is nothing at {path[:_SHOWN]!r}; served here: {served}."
+            "unknown-path",
+            f"There is nothing at {path[:_SHOWN]!r}; served here: {routes.served}.",
         )
     if head.method not in _READING:
-        method = head.method.decode("ascii")
-        return ClientError("method-not-allowed", f"{path} takes GET, not {method}.")
+        return _wrong_method(path, head, _READING[:1])
     return None
+
+
+def _wrong_method(path: str, head: RequestHead, methods: Sequence[bytes]) -> ClientError:
+    wanted = " or ".join(method.decode() for method in methods)
+    sent = head.method.decode("ascii")
+    return ClientError("method-not-allowed", f"{path[:_SHOWN]} takes {wanted}, not {sent}.")
 
 
 def _content_fault(head: RequestHead) -> ClientError | None:
@@ -142,11 +211,3 @@ def _content_fault(head: RequestHead) -> ClientError | None:
             f" {CODINGS.decode()}.",
         )
     return None
-
-
-def _model(name: str) -> dict[str, object]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "homeport"}
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

@@ -11,11 +11,13 @@ from router.edge.context import Door
 from router.edge.credentials import EdgeSecurity
 from router.edge.downstream import ClientConnection
 from router.edge.memory import keep_large_blocks
+from router.edge.routes import Routes
 from router.edge.upstream import UpstreamPool
 from router.framing.forwarding import ForwardingRules
+from router.state.names import ModelNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from router.core import RouterCore
     from router.dialect.base import Dialect
@@ -46,12 +48,16 @@ class FrontDoor:
         now_s: Callable[[], float],
         security: EdgeSecurity | None = None,
         forwarding: ForwardingRules | None = None,
+        names: ModelNames | None = None,
+        engine_paths: Sequence[str] = (),
     ) -> None:
+        """``names`` resolves models, without aliases if not given; ``engine_paths`` are let through."""
         assert dialects, "a front door without a dialect serves nothing"
         security = security or EdgeSecurity()
         self._door = Door(
             core=core,
-            dialects=dialects,
+            routes=Routes(dialects, engine_paths),
+            names=names or ModelNames(core.fleet),
             limits=limits,
             observer=observer,
             now_s=now_s,

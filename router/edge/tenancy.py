@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from router.dialect.agents import manners_of
 from router.dialect.salt import claimed, may_be_isolated, salt_of, salted
 from router.edge.holding import wait_s
+from router.edge.naming import settle
 from router.errors import ClientError, TenantLimit
 from router.tenants.accounts import BYTES_PER_TOKEN
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from router.edge.routes import Route
     from router.errors import RouterError
     from router.framing.events import RequestHead
+    from router.state.names import ModelNames
     from router.tenants.accounts import Account, Admission
     from router.tenants.gate import Gate
 
@@ -44,17 +46,27 @@ class Visit:
         if self._admission is None:
             self._admission = self.account.admit(self._body_bytes, now_s)
 
-    def claim(self, facts: PromptFacts) -> None:
-        """Make the request the tenant's own: its session, its model, what it may share.
+    def claim(self, facts: PromptFacts, names: ModelNames) -> str | None:
+        """Make the request the tenant's own: its model, its session, what it may share.
+
+        A model may be allowed by the name that is asked for or by the one it stands for. Answers
+        what :func:`settle` does.
 
         Raises:
-            ClientError: ``model-not-allowed``.
+            ClientError: ``model-not-allowed``, or nobody serves such a model.
         """
         account = self.account
-        if facts.model or facts.chain or not facts.is_readable:  # else it asks no model anything
-            account.demand_model(facts.model)
+        asked = f"{facts.model}:{facts.lora_name}" if facts.lora_name else facts.model
+        try:
+            name = settle(facts, names)
+        except ClientError:
+            account.demand_model(asked)  # the names of others' models are not told
+            raise
+        if facts.model or facts.is_turn:  # else it asks no model anything
+            account.demand_model(asked, facts.model)
         claimed(facts, account.name, account.scope, is_isolated=self._is_isolated)
         facts.priority = account.tenant.priority
+        return name
 
     def outgoing(self, body: bytes) -> bytes:
         """The body as a replica gets it."""
@@ -87,7 +99,7 @@ def welcome(door: Door, gate: Gate, head: RequestHead, found: Route) -> Visit | 
         found.error = error
         return None
     visit = Visit(account, head.content_length or 0, is_isolated=gate.is_isolated)
-    if found.error is None and found.is_generation:
+    if found.error is None and found.is_forwarded:
         try:
             _demand_path(gate, account, found)
             visit.admit(door.now_s())

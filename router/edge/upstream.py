@@ -71,7 +71,7 @@ class UpstreamConnection(asyncio.Protocol):
         assert self._receiver is None
         self._receiver = receiver
         self._was_early = False
-        self._parser.start()
+        self._parser.start(is_head=head.startswith(b"HEAD "))
         transport = self._transport
         if transport is None:  # lost before it could be used
             asyncio.get_running_loop().call_soon(self.connection_lost, None)

@@ -66,6 +66,8 @@ class ResponseParser(Collector[ResponseMark]):
     @property
     def can_reuse(self) -> bool:
         """The answer is whole and the connection can carry another request."""
+        if self._is_head:  # llhttp still waits for the body that was announced
+            return False
         return (
             self._is_complete and self._keep_alive and not self._is_overrun and self._failed_at < 0
         )

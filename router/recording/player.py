@@ -107,7 +107,7 @@ class ArrivalReader:
         )
         facts = PromptFacts(
             dialect=row.dialect,
-            model=name_of(row.model),
+            model="" if row.is_any_model else name_of(row.model),
             is_stream=row.is_stream,
             is_readable=row.is_readable,
             output_tokens_max=row.output_tokens_max,
@@ -120,6 +120,7 @@ class ArrivalReader:
             n_messages=row.n_messages,
             tenant="" if row.tenant is None else name_of(row.tenant),
             scope=0 if row.tenant is None else int.from_bytes(row.tenant, "little"),
+            work=row.work,
         )
         return Arrival(self._number, row.now_s, facts)
 
@@ -288,6 +289,7 @@ def _description(record: Described) -> Description:
         profile=record.profile,
         models=tuple(name_of(model) for model in record.models),
         reports_cached=record.reports_cached,
+        adapters=tuple(name_of(name) for name in record.adapters),
     )
 
 

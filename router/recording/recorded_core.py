@@ -211,6 +211,8 @@ class RecordedCore(RouterCore):
                 links=seal.links(new),
                 lengths_bytes=lengths_of(facts.ends_bytes, shared),
                 tenant=seal.session(facts.tenant) if facts.tenant else None,
+                work=facts.work,
+                is_any_model=not facts.model,
             )
         )
 
@@ -278,6 +280,7 @@ class _RecordedMembers(Members):
                     profile=said.profile,
                     models=tuple([self._seal.model(name) for name in said.models]),
                     reports_cached=said.reports_cached,
+                    adapters=tuple([self._seal.model(name) for name in said.adapters]),
                 )
             )
         super().described(replica_id, said)

@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 
 from router.core import CoreParameters
-from router.dialect.base import SessionSource
+from router.dialect.base import SessionSource, Work
 from router.state.health import Event
 from router.state.history import Outcome
 
@@ -81,13 +81,14 @@ class Renew(_Record, tag=3):
 
 
 class Described(_Record, tag=4):
-    """A replica said what it is; ``models`` are sealed."""
+    """A replica said what it is; ``models`` and ``adapters`` are sealed."""
 
     replica_id: str
     capacity_tokens: int | None
     profile: str | None
     models: tuple[Sealed, ...]
     reports_cached: bool
+    adapters: tuple[Sealed, ...] = ()
 
 
 class Heard(_Record, tag=5):
@@ -126,6 +127,7 @@ class Arrive(_Record, tag=8):
     then those of ``links``, 8 sealed bytes each, with ``lengths_bytes`` canonical bytes each.
     ``output_tokens_max`` is cut off at 2**53. ``tenant`` is sealed as a session is, None if there is
     none.
+    ``output_tokens_max`` is cut off at 2**53. ``is_any_model``: it named none, whatever ``model`` is.
     """
 
     now_s: float
@@ -144,6 +146,8 @@ class Arrive(_Record, tag=8):
     links: bytes
     lengths_bytes: tuple[Count, ...]
     tenant: Sealed | None = None
+    work: Work = Work.GENERATION
+    is_any_model: bool = False
 
 
 class Retry(_Record, tag=9):

@@ -35,6 +35,13 @@ def as_list(value: object) -> object:
     return value.replace(",", " ").split() if isinstance(value, str) else value
 
 
+def as_table(value: object) -> object:
+    """A table of names is a list of ``NAME=MODEL`` everywhere but in TOML."""
+    if isinstance(value, dict):
+        return [f"{name}={model}" for name, model in value.items()]
+    return as_list(value)
+
+
 def _network(value: object) -> object:
     if not isinstance(value, str):
         return value

@@ -27,7 +27,16 @@ from pydantic import (
 from router.errors import ConfigError
 from router.policy.registry import POLICIES
 from router.settings.groups import ForwardingSettings, HoldSettings, LimitSettings, RetrySettings
-from router.settings.kinds import HeaderSecret, Number, Port, Seconds, Secret, as_list, secret_keys
+from router.settings.kinds import (
+    HeaderSecret,
+    Number,
+    Port,
+    Seconds,
+    Secret,
+    as_list,
+    as_table,
+    secret_keys,
+)
 from router.settings.kinds import Path as FileName
 from router.settings.security import (
     SECRET_FILES,
@@ -36,7 +45,7 @@ from router.settings.security import (
     demand_admin_key,
     read_secret,
 )
-from router.state.fleet import parse_url
+from router.state.addresses import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +69,19 @@ def _replica_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def _alias(text: str) -> str:
+    name, sign, model = (part.strip() for part in text.partition("="))
+    if not (name and sign and model) or "*" in name[:-1] or "*" in model:
+        raise ValueError(f"{text!r} is not of the form NAME=MODEL; NAME may end with *")
+    return f"{name}={model}"
+
+
+def _path(path: str) -> str:
+    if not path.startswith("/") or "*" in path[:-1] or not path.isprintable() or " " in path:
+        raise ValueError(f"{path!r} is not a path such as /v1/x, or /v1/* for all that begin so")
+    return path
+
+
 class Settings(BaseModel):
     """All settings of ``homeport serve``."""
 
@@ -75,6 +97,17 @@ class Settings(BaseModel):
     replica: Annotated[
         tuple[Annotated[str, AfterValidator(_replica_url)], ...], BeforeValidator(as_list)
     ] = Field(default=(), description="replicas by URL; others may register themselves")
+    aliases: Annotated[
+        tuple[Annotated[str, AfterValidator(_alias)], ...], BeforeValidator(as_table)
+    ] = Field(
+        default=(), description="other names for models, NAME=MODEL; NAME* for all beginning so"
+    )
+    default_model: str | None = Field(
+        default=None, min_length=1, description="the model of requests that name none"
+    )
+    engine_paths: Annotated[
+        tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(as_list)
+    ] = Field(default=(), description="further paths of the engine to let through; PATH* for all")
     policy: Annotated[str, AfterValidator(_known_policy)] = Field(
         default="home", description=f"how a replica is chosen: {', '.join(sorted(POLICIES))}"
     )
@@ -185,8 +218,13 @@ class Resolved:
             text = msgspec.json.encode(value).decode()
             if key in _SECRETS:
                 text = "not set" if value is None else "set"
-            rows.append((key, text, self.sources.get(key, "default")))
+            rows.append((key, text, self.sources.get(key) or self._source_below(key)))
         return rows
+
+    def _source_below(self, key: str) -> str:
+        """Where a table came from of which every entry has a source."""
+        below = (source for name, source in self.sources.items() if name.startswith(f"{key}."))
+        return next(below, "default")
 
 
 def load(flags: Mapping[str, Any], config: Path | None = None) -> Resolved:

@@ -31,6 +31,10 @@ class Prompt(Protocol):
     output_tokens_max: int | None
 
     @property
+    def is_turn(self) -> bool:
+        """It generates."""
+
+    @property
     def prompt_bytes(self) -> int:
         """Canonical bytes of the whole prompt."""
 
@@ -167,7 +171,15 @@ def estimate(
     *,
     parameters: EstimateParameters,
 ) -> Estimate:
-    """Estimate one request from its session's pin and from what each replica holds of its chain."""
+    """Estimate one request from its session's pin and from what each replica holds of its chain.
+
+    What generates nothing has no tokens.
+    """
+    if not prompt.is_turn:
+        nothing = Held(
+            match, prompt.ends_bytes, bytes_per_token=1.0, prompt_tokens=1, last=None, answered=0
+        )
+        return Estimate(0, 0, continues=False, is_auxiliary=True, cached_tokens=nothing, head_key=0)
     bytes_per_token = ratio.bytes_per_token(prompt.model, prompt.dialect)
     chain, ends_bytes = prompt.chain, prompt.ends_bytes
     prompt_bytes = ends_bytes[-1] if ends_bytes else 0

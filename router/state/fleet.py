@@ -6,14 +6,13 @@ kept as requests and pins come and go.
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final
 
 from router.policy.ring import Rings
+from router.state.by_model import ByModel, Offers, eligible, may_serve
 from router.state.candidates import Eligible, View
 from router.state.health import Event, State, follow
 from router.state.rates import PrefillRate
@@ -25,33 +24,6 @@ if TYPE_CHECKING:
     from router.state.ledger import Ledger, Load
     from router.state.prefix_index import Holdings
     from router.state.sessions.pins import HomeTotals, Pins
-
-
-_HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
-
-
-class Address(NamedTuple):
-    """Where a replica is; ``is_tls`` where its URL begins with ``https``."""
-
-    host: str
-    port: int
-    is_tls: bool
-
-
-def parse_url(url: str) -> Address | None:
-    """The address in ``http://HOST:PORT`` or ``https://HOST:PORT``; None for any other form."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return None
-    if parts.scheme not in ("http", "https") or not host or not port or parts.path.strip("/"):
-        return None
-    if not _HOST.fullmatch(host):
-        return None
-    if parts.query or parts.fragment or parts.username is not None:
-        return None
-    return Address(host, port, parts.scheme == "https")
 
 
 @dataclass(slots=True, frozen=True)
@@ -85,6 +57,7 @@ class ReplicaSpec:
 class Description:
     """What a replica says it is: KV tokens it can hold, the emulated hardware, the models it serves.
 
+    ``adapters`` are those it has loaded, each as ``model:adapter``.
     ``reports_cached``: its answers tell how much of a prompt was cached, so that no word means none
     (SGLang leaves a count of zero out of ``/v1/messages``).
     """
@@ -93,6 +66,7 @@ class Description:
     profile: str | None = None
     models: tuple[str, ...] = ()
     reports_cached: bool = False
+    adapters: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -135,6 +109,7 @@ class Replica:
     """One replica as the router believes it to be; a policy reads it as a ``ReplicaView``.
 
     ``observed`` is its last load report, ``report`` the same until it is too old to be believed.
+    ``serves`` names its models and adapters, nothing until it has said.
     ``replica_id`` is its spec's and ``prefill_s`` its rate's (seconds to prefill so many new tokens behind
     so many cached ones): both never change.
     """
@@ -155,6 +130,7 @@ class Replica:
     foreign_backlog_s: float = 0.0
     foreign_backlog_us: int = 0
     models: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()
     profile: str | None = None
     reports_cached: bool = False
     counters: Counters = field(default_factory=Counters)
@@ -248,6 +224,9 @@ class Fleet:
         self.get: Callable[[str], Replica | None] = self._replicas.get
         self._eligible: Eligible | None = None
         self._everyone: View | None = None
+        self._by_model: ByModel | None = None
+        self._offers = Offers()
+        self.n_changes = 0
         self._rings = Rings()
         self._lease_due_s = inf
         self._seen: OrderedDict[str, float] = OrderedDict()
@@ -269,12 +248,14 @@ class Fleet:
             )
             self._replicas[spec.replica_id] = replica
             self._rings = Rings(sorted(self._replicas))
+            self._offers.change(None, ())
         else:
             has_moved = (spec.host, spec.port) != (replica.spec.host, replica.spec.port)
             if has_moved or replica.state is State.DRAINING:
                 replica.state = State.STARTING
             if has_moved:
-                replica.models, replica.observed, replica.report = (), None, None
+                self.describe(replica)
+                replica.observed = replica.report = None
                 self.set_foreign(replica, 0, 0.0)
             replica.spec = spec
         replica.capacity_tokens = spec.capacity_tokens or replica.capacity_tokens
@@ -288,6 +269,8 @@ class Fleet:
     def leave(self, replica_id: str) -> Replica | None:
         """Forget a replica."""
         replica = self._replicas.pop(replica_id, None)
+        if replica is not None:
+            self._offers.change(replica.serves, None)
         self._rings = Rings(sorted(self._replicas))
         self._seen.pop(replica_id, None)
         self._ledger.forget(replica_id)
@@ -345,11 +328,27 @@ class Fleet:
             replica.foreign_backlog_us = round(backlog_s * 1e6)
             self._ledger.changed[replica.replica_id] = None
 
-    def view(self, tried: Collection[str] = (), *, home_id: str | None = None) -> View:
-        """Who may take a request now; it is empty if nobody may.
+    def describe(
+        self, replica: Replica, models: tuple[str, ...] = (), adapters: tuple[str, ...] = ()
+    ) -> None:
+        """A replica said what it serves; nothing means that it may serve anything."""
+        replica.models, before = models, replica.serves
+        serves = (*models, *adapters)
+        if serves != before:
+            replica.serves = serves
+            self._offers.change(before, serves)
+            self._changed()
 
-        A suspect home takes the requests of its own sessions.
+    def view(
+        self, tried: Collection[str] = (), *, home_id: str | None = None, model: str = ""
+    ) -> View:
+        """Who may take a request for ``model`` now ("" for any); it is empty if nobody may.
+
+        A suspect home takes the requests of its own sessions. Where all replicas serve the same,
+        the model is not looked at.
         """
+        if self._offers.is_mixed:
+            return self._view_of(model, tried, home_id)
         everyone = self._everyone
         if everyone is None:
             everyone = self._everyone = View(self._ready())
@@ -361,25 +360,38 @@ class Fleet:
             return everyone
         return View(self._ready(), tried=tried, has_limits=self._has_limits, guest=guest)
 
-    def eligible(self) -> Sequence[Candidate]:
-        """Who might take a request, were it not for limits."""
-        return self._ready().replicas
+    def _view_of(self, model: str, tried: Collection[str], home_id: str | None) -> View:
+        """The view where not all replicas serve the same."""
+        ready = self._ready(model)
+        home = None if home_id is None else self._replicas.get(home_id)
+        guest = None
+        if home is not None and home.state is _SUSPECT and may_serve(home, model):
+            guest = None if home_id in ready.by_id else home
+        return View(ready, tried=tried, has_limits=self._has_limits, guest=guest)
 
-    def _ready(self) -> Eligible:
+    def eligible(self, model: str = "") -> Sequence[Candidate]:
+        """Who might take a request for this model, were it not for limits."""
+        return self._ready(model).replicas
+
+    def _ready(self, model: str = "") -> Eligible:
+        if self._offers.is_mixed:
+            if self._by_model is None:
+                self._by_model = ByModel(
+                    self.replicas(),
+                    self._rings,
+                    loads_changed=self._ledger.changed,
+                    homes_changed=self._pins.changed,
+                )
+            return self._by_model.of(model)
         if self._eligible is None:
             self._eligible = Eligible(
-                self._find_eligible(),
+                eligible(self.replicas()),
                 self._rings,
                 loads_changed=self._ledger.changed,
                 homes_changed=self._pins.changed,
             )
         return self._eligible
 
-    def _find_eligible(self) -> list[Replica]:
-        """The ready ones; if there are none, the suspect ones."""
-        everyone = self.replicas()
-        ready = [r for r in everyone if r.state is _READY]
-        return ready or [r for r in everyone if r.state is _SUSPECT]
-
     def _changed(self) -> None:
-        self._eligible = self._everyone = None
+        self.n_changes += 1
+        self._eligible = self._everyone = self._by_model = None

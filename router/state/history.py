@@ -36,8 +36,8 @@ _CLIENT_GONE: Final = Outcome.CLIENT_GONE
 class RequestRecord:
     """One request from its decision to its end; tokens are estimates unless ``reported_``.
 
-    Times are seconds on the router's clock. ``ttft_s`` is None if no model event came. The ids are
-    those of the HTTP request, set by whoever drives the core; empty where there are none.
+    Times are seconds on the router's clock. ``ttft_s`` is None if no model event came.
+    ``is_turn``: it generates, unlike a call.
     """
 
     session_key: str
@@ -63,6 +63,7 @@ class RequestRecord:
     tenant: str = ""
     request_id: str = ""
     trace_id: str = ""
+    is_turn: bool = True
 
     @property
     def ttft_s(self) -> float | None:

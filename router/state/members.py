@@ -74,7 +74,7 @@ class Members:
         if said.capacity_tokens and not replica.spec.capacity_tokens:
             replica.capacity_tokens = said.capacity_tokens
         replica.profile = replica.spec.profile or said.profile
-        replica.models = said.models
+        self._fleet.describe(replica, said.models, said.adapters)
         replica.reports_cached = said.reports_cached
         self._set_capacity(replica)
 
@@ -102,15 +102,21 @@ class Members:
         """When a replica may have room again: the least backlog of prefill, at least a second."""
         return max(1.0, min((r.backlog_s for r in self._fleet.eligible()), default=0.0))
 
-    def refusal(self) -> Refused:
-        """Why nobody may take a request, and when to come back."""
-        if self._fleet.eligible():
+    def refusal(self, model: str = "") -> Refused:
+        """Why nobody may take a request for this model, and when to come back."""
+        if self._fleet.eligible(model):
             return Refused(
                 "saturated",
                 "every replica is at its limit of requests in flight; try again after the time in Retry-After",
                 retry_after_s=self.retry_after_s,
             )
         known = len(self._fleet)
+        if self._fleet.eligible():
+            return Refused(
+                "no-replica-ready",
+                f"no replica that serves {model!r} is ready; try again shortly",
+                retry_after_s=_NOT_READY_RETRY_S,
+            )
         return Refused(
             "no-replica-ready",
             f"none of the {known} replicas this router knows is ready; try again shortly"

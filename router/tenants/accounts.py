@@ -87,13 +87,13 @@ class Account:
             tokens.take(reserved)
         return Admission(self, reserved, now_s)
 
-    def demand_model(self, model: str) -> None:
-        """Let a model be asked for.
+    def demand_model(self, model: str, *others: str) -> None:
+        """Let a model be asked for, by this name or by one of its others.
 
         Raises:
             ClientError: ``model-not-allowed``.
         """
-        if not self.tenant.allows_model(model):
+        if not any(map(self.tenant.allows_model, (model, *others))):
             allowed = ", ".join(self.tenant.models or ()) or "none"
             raise ClientError(
                 "model-not-allowed",

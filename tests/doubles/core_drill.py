@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from router.core import CoreParameters
-from router.dialect.base import PromptFacts, SessionSource, Usage
+from router.dialect.base import PromptFacts, SessionSource, Usage, Work
 from router.errors import (
     ConnectFailed,
     FirstEventTimeout,
@@ -110,7 +110,7 @@ class Drill:
         session = _Session(
             key=f"session-{n}",
             source=source if is_named else SessionSource.CHAIN,
-            model=dice.choice(("kimi-k2.6", "other")),
+            model=dice.choice(("kimi-k2.6", "kimi-k2.6:tuned", "qwen3", "")),
             dialect=dice.choice(("openai-chat", "anthropic-messages")),
             parent_key=f"session-{n - 1}" if n and dice.random() < 0.2 else None,
             segments=list(self._head),
@@ -158,6 +158,7 @@ class Drill:
             ends_bytes=array("I", accumulate(lengths)),
             head_segments=min(_N_HEAD, len(segments)),
             n_messages=len(segments),
+            work=dice.choices(list(Work), [90, 3, 4, 3])[0],
         )
         self.arrived.append(facts)
         try:
@@ -245,8 +246,9 @@ class Drill:
             Description(
                 capacity_tokens=self.dice.choice((None, 30_000)),
                 profile=self.dice.choice((None, "b200-tp4-fp8")),
-                models=("kimi-k2.6", "other")[: self.dice.randint(0, 2)],
+                models=("kimi-k2.6", "qwen3")[: self.dice.choices((0, 1, 2), [1, 1, 18])[0]],
                 reports_cached=self.dice.random() < 0.8,
+                adapters=self.dice.choices(((), ("kimi-k2.6:tuned",)), [9, 1])[0],
             ),
         )
 
@@ -297,7 +299,9 @@ def beliefs(
         "tails": [session(key) for key in core.tails._keys.values()],
         "totals": core.history.totals,
         "loads": core.ledger._loads,
-        "sessions": {(session(k), r): n for (k, r), n in core.ledger._sessions.items()},
+        "sessions": {
+            (session(k) if k else "", r): n for (k, r), n in core.ledger._sessions.items()
+        },
         "serial": core._serial,
         "dice": core._dice.getstate(),
     }

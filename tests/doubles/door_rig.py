@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from router.clock import now_s
 from router.core import RouterCore
@@ -15,9 +15,10 @@ from router.edge.server import FrontDoor
 from router.policy.view import Price, Ranking
 from router.state.fleet import ReplicaSpec
 from router.state.health import Event
+from router.state.names import ModelNames
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from router.dialect.base import Dialect
     from router.edge.credentials import EdgeSecurity
@@ -94,6 +95,8 @@ class Rig:
         forwarding: ForwardingRules | None,
         security: EdgeSecurity | None,
         make_core: Callable[[Policy, random.Random], RouterCore] = RouterCore,
+        names: Mapping[str, Any],
+        engine_paths: Sequence[str],
     ) -> None:
         self.policy = InOrder()
         self.core = make_core(self.policy, random.Random(0))
@@ -111,6 +114,8 @@ class Rig:
             now_s=clock,
             security=security,
             forwarding=forwarding,
+            names=ModelNames(self.core.fleet, **names),
+            engine_paths=engine_paths,
         )
         self.port = 0
 
@@ -139,8 +144,13 @@ async def front_door(
     forwarding: ForwardingRules | None = None,
     security: EdgeSecurity | None = None,
     make_core: Callable[[Policy, random.Random], RouterCore] = RouterCore,
+    names: Mapping[str, Any] | None = None,
+    engine_paths: Sequence[str] = (),
 ) -> AsyncIterator[Rig]:
-    """A listening front door over replicas at these ports; nothing may be in flight at its end."""
+    """A listening front door over replicas at these ports; nothing may be in flight at its end.
+
+    ``names`` are the arguments of its :class:`ModelNames`.
+    """
     limits = limits or EdgeLimits(sweep_s=0.01, drain_s=2.0)
     rig = Rig(
         list(ports),
@@ -150,6 +160,8 @@ async def front_door(
         forwarding=forwarding,
         security=security,
         make_core=make_core,
+        names=names or {},
+        engine_paths=engine_paths,
     )
     rig.port = await rig.door.start("127.0.0.1", 0)
     try:

@@ -186,8 +186,51 @@ async def test_models_that_are_not_allowed(table: Mapping[str, Dialect]) -> None
         assert hidden.status == 404
         assert rig.notes.turned == [
             ("model-not-allowed", "openai-chat", CHAT),
-            ("unknown-path", "", "/v1/models/other"),
+            ("unknown-model", "", "/v1/models/other"),
         ]
+
+
+async def test_a_model_is_allowed_by_its_alias_or_by_what_that_stands_for(
+    table: Mapping[str, Dialect],
+) -> None:
+    security = guarded(tenant("a", models=("m",)), tenant("b", models=("nick",)))
+    names = {"aliases": {"nick": "m", "nack": "other"}}
+    async with (
+        ScriptedReplica(good) as replica,
+        front_door(replica.port, dialects=table, names=names, security=security) as rig,
+        client_of(rig.port) as client,
+    ):
+        rig.core.members.described("r0", Description(models=("m", "other")))
+        for name, model, status in (
+            ("a", "m", 200),
+            ("a", "nick", 200),
+            ("a", "nack", 403),
+            ("a", "nobody", 403),
+            ("b", "nick", 200),
+            ("b", "m", 403),
+        ):
+            body = chat(stream=False).replace(b'"m"', b'"%b"' % model.encode(), 1)
+            answer = await asked(client, post(body, extra=bearer(name)))
+            assert (name, model, answer.status) == (name, model, status)
+        listed = json.loads((await asked(client, get("/v1/models", bearer("a")))).body)
+        assert [row["id"] for row in listed["data"]] == ["m", "nick"]
+
+
+async def test_the_engines_own_paths_are_for_tenants_that_may_use_them(
+    table: Mapping[str, Dialect],
+) -> None:
+    security = guarded(tenant("a", other_paths=True), tenant("b"))
+    paths = ("/v1/loads",)
+    async with (
+        ScriptedReplica(good) as replica,
+        front_door(replica.port, dialects=table, engine_paths=paths, security=security) as rig,
+        client_of(rig.port) as client,
+    ):
+        assert (await asked(client, get("/v1/loads", bearer("a")))).status == 200
+        refused = await asked(client, get("/v1/loads", bearer("b")))
+        assert (refused.status, refused.headers["x-homeport-error"]) == (403, "path-not-allowed")
+        assert (await asked(client, get("/v1/loads"))).status == 401
+        assert len(replica.calls) == 1
 
 
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])

@@ -58,7 +58,7 @@ def test_a_recording_holds_no_key_no_model_no_link_and_not_the_salt() -> None:
     assert SALT not in data
     for facts in drill.arrived:
         for name in (facts.session_key, facts.model, facts.parent_key):
-            assert name is None or name.encode() not in data
+            assert not name or name.encode() not in data
         for link in facts.chain:
             assert link.to_bytes(8, "little") not in data
             assert link.to_bytes(8, "big") not in data
