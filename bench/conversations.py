@@ -175,6 +175,46 @@ def messages_body(talk: Conversation, n_turns: int) -> bytes:
     return _json(body)
 
 
+def responses_body(talk: Conversation, n_turns: int) -> bytes:
+    """The session after ``n_turns`` as Codex sends it: everything is an item, nothing is kept."""
+    items: list[dict[str, Any]] = [_said("user", talk.opening)]
+    for turn in talk.turns[:n_turns]:
+        if turn.thought:
+            summary = [{"type": "summary_text", "text": turn.thought}]
+            items.append({"type": "reasoning", "summary": summary, "encrypted_content": "s" * 400})
+        items.append(_said("assistant", turn.answer))
+        if turn.call is None:
+            items.append(_said("user", turn.reply))
+            continue
+        call_id, name, arguments = turn.call
+        called = {"call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
+        items.append({"type": "function_call", **called})
+        items.append({"type": "function_call_output", "call_id": call_id, "output": turn.reply})
+    tools = [
+        {
+            "type": "function",
+            "name": name,
+            "description": text,
+            "strict": False,
+            "parameters": schema,
+        }
+        for name, text, schema in talk.tools
+    ]
+    body = {
+        "model": "kimi-k2.6",
+        "instructions": talk.system,
+        "input": items,
+        "tools": tools,
+        "tool_choice": "auto",
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "medium", "summary": "auto"},
+        "store": False,
+        "stream": True,
+        "include": ["reasoning.encrypted_content"],
+    }
+    return _json(body)
+
+
 def small_body() -> bytes:
     """A chat request of about 1 KB, not streamed; each pass asks something new."""
     dice = random.Random(7)
@@ -188,6 +228,11 @@ def small_body() -> bytes:
         ],
     }
     return _json(body)
+
+
+def _said(role: str, text: str) -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
 
 
 def _json(value: object) -> bytes:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from bench.conversations import Template, chat_body, conversation, messages_body
+from bench.conversations import Template, chat_body, conversation, messages_body, responses_body
 from bench.load import percentile
 from bench.machine import Machine, machine
 from router.core import RouterCore
@@ -46,7 +46,17 @@ PHASES: Final = ("read", "arrive", "outgoing", "began", "finish")
 _N_DECISION: Final = 2
 """Of the phases, how many make the decision."""
 
-_PATHS: Final = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
+_PATHS: Final = {
+    "chat": "/v1/chat/completions",
+    "messages": "/v1/messages",
+    "responses": "/v1/responses",
+}
+_WRITERS: Final = {"chat": chat_body, "messages": messages_body, "responses": responses_body}
+_HEADERS: Final = {
+    "chat": b"x-session-id",
+    "messages": b"x-claude-code-session-id",
+    "responses": b"session-id",
+}
 _FLEETS: Final = (4, 64)
 _N_TALKS: Final = 4
 _N_BASE: Final = 45
@@ -120,7 +130,7 @@ class Drill:
             spec = ReplicaSpec(replica_id, f"10.0.0.{number}", 30_000, capacity_tokens=7_250_000)
             self._core.members.join(spec, self._now_s)
             self._core.members.heard(replica_id, Event.PROBE_OK, self._now_s)
-        write = chat_body if name == "chat" else messages_body
+        write = _WRITERS[name]
         talks = [
             conversation(seed, n_base=_N_BASE, n_turns=_N_TURNS, reply_bytes=_REPLY_BYTES)
             for seed in range(_N_TALKS)
@@ -129,7 +139,7 @@ class Drill:
             [Template.of(write(talk, _N_BASE + turn + 1)) for turn in range(_N_TURNS)]
             for talk in talks
         ]
-        self._header = b"x-session-id" if name == "chat" else b"x-claude-code-session-id"
+        self._header = _HEADERS[name]
         self._n_sessions = _SESSIONS_A_REPLICA * n_replicas
         self._load(_INFLIGHT_A_REPLICA * n_replicas)
 

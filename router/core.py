@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from router.dialect.base import SessionSource
 from router.errors import UpstreamError
-from router.policy.view import Price, RouteRequest
+from router.policy.view import Price, Ranking, RouteRequest
 from router.state.calls import ranked_call
 from router.state.estimate import EstimateParameters, continues, estimate
 from router.state.fleet import Fleet
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from router.dialect.base import PromptFacts, Usage
     from router.errors import RouterError
-    from router.policy.view import Policy, Ranking
+    from router.policy.view import Policy
     from router.state.estimate import Estimate, Held
     from router.state.fleet import Replica, ReplicaSpec
     from router.state.ledger import Entry
@@ -169,7 +169,8 @@ class RouterCore:
 
         Raises:
             Refused: no replica may take it (``no-replica-ready``), or all are at their limit
-                (``saturated``, with the time after which one is expected to be free).
+                (``saturated``, with the time after which one is expected to be free); or the one that
+                the request is bound to, whose limit does not count, is not there.
         """
         key = facts.session_key
         if facts.session_source is _CHAIN:
@@ -177,13 +178,19 @@ class RouterCore:
         pin = self.pins.get(key)
         home_id = None if pin is None else pin.home_id
         view = self.fleet.view(home_id=home_id, model=facts.model)
-        if view.is_empty:
+        if facts.bound_to:
+            self._members.check_holder(facts.bound_to)
+        elif view.is_empty:
             raise self._members.refusal(facts.model)
         self._serial += 1
         request, guess = self._route_request(facts, key, pin, now_s)
         is_turn = facts.is_turn
-        rank = self._policy.rank
-        ranking = rank(request, view, self._dice) if is_turn else ranked_call(request, view)
+        if facts.bound_to:
+            ranking = Ranking((facts.bound_to,), "holder", {})
+        elif is_turn:
+            ranking = self._policy.rank(request, view, self._dice)
+        else:
+            ranking = ranked_call(request, view)
         record = RequestRecord(
             key,
             _SOURCE_NAMES[facts.session_source],
@@ -220,6 +227,8 @@ class RouterCore:
         Answers False if there is none; the ticket is then still open and to be finished.
         """
         self._members.blame(ticket.replica_id, error, now_s)
+        if ticket.facts.bound_to:
+            return False
         ticket.tried.append(ticket.replica_id)
         pin = self.pins.get(ticket.session_key)
         home_id, model = None if pin is None else pin.home_id, ticket.facts.model

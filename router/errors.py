@@ -3,7 +3,8 @@
 ::
 
     RouterError
-      ClientError          bad-request, unknown-path, unknown-model, method-not-allowed, bad-content-type,
+      ClientError          bad-request, unknown-path, unknown-model, unknown-response,
+                           method-not-allowed, bad-content-type,
                            too-large, headers-too-large, request-timeout,
                            upgrade-refused, expectation-failed, loop-detected,
                            bad-api-key, model-not-allowed, path-not-allowed
@@ -95,6 +96,7 @@ CODES: Final[dict[str, int]] = {
     "bad-content-type": 415,
     "unknown-path": 404,
     "unknown-model": 404,
+    "unknown-response": 404,
     "method-not-allowed": 405,
     "request-timeout": 408,
     "too-large": 413,

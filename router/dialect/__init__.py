@@ -11,6 +11,7 @@ from router.dialect.memo import PartMemo
 from router.dialect.openai_chat import OpenAiChat
 from router.dialect.openai_completions import OpenAiCompletions
 from router.dialect.options import DialectOptions
+from router.dialect.responses import KeptResponses, OpenAiResponses
 from router.dialect.sglang_generate import SglangGenerate
 
 if TYPE_CHECKING:
@@ -33,12 +34,21 @@ FACTORIES: Final[Mapping[str, Callable[[DialectOptions, PartMemo], Dialect]]] = 
     "/v1/detokenize": partial(EngineCall, "detokenize"),
     "/tokenize": partial(EngineCall, "tokenize"),
     "/detokenize": partial(EngineCall, "detokenize"),
+    "/v1/responses": OpenAiResponses,
+    "/v1/responses/{id}": KeptResponses,
+    "/v1/responses/{id}/cancel": KeptResponses,
+    "/v1/responses/{id}/input_items": KeptResponses,
 }
 """Request path -> dialect; a new API is a new row. A path may have one variable part, in braces."""
+
+_KEPT: Final = (b"GET", b"POST", b"DELETE")
 
 METHODS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "/generate": (b"POST", b"PUT"),
     "/v1/rerank": (b"POST", b"PUT"),
+    "/v1/responses/{id}": _KEPT,
+    "/v1/responses/{id}/cancel": _KEPT,
+    "/v1/responses/{id}/input_items": _KEPT,
 }
 """The methods of those paths that take others than POST."""
 

@@ -53,12 +53,13 @@ class PromptFacts:
     the number of canonical bytes up to there. Both have one entry a segment and are empty if the
     body's shape could not be read (``is_readable`` false: the body is forwarded untouched).
     ``head_segments`` is how many leading segments are tools and system text: what sessions share.
-    ``edit`` is the change that ``outgoing`` makes, None to forward the body as it came.
     ``tenant`` is whose request it is, ``scope`` the same as a number of 64 bits: "" and 0 where
     there are none; ``priority`` is the tenant's class.
     ``edit`` is the change that ``outgoing`` makes, None to forward the body as it came. ``model``
     and ``lora_name`` (an adapter named apart from it) are as the client sent them until the names
     are resolved.
+    ``previous_id`` is the kept response that this one goes on from, and ``bound_to`` the replica that
+    alone can serve the request, as it alone keeps that response ("" for none).
     """
 
     dialect: str
@@ -84,6 +85,9 @@ class PromptFacts:
     def is_turn(self) -> bool:
         """It generates: a turn of its session, that fills a cache."""
         return self.work is _GENERATION
+
+    previous_id: str = ""
+    bound_to: str = ""
 
     @property
     def prompt_bytes(self) -> int:
@@ -132,6 +136,10 @@ class Tap(Protocol):
     @property
     def usage(self) -> Usage | None:
         """What the engine reported so far; final once the body has ended."""
+
+    @property
+    def kept_id(self) -> str:
+        """The id under which the replica keeps this answer, "" if it keeps none."""
 
     def feed(self, data: bytes) -> bytes:
         """Take the next body bytes; answer the bytes to pass on now (may be empty)."""

@@ -69,7 +69,7 @@ class BodyReader(Generic[BodyT]):
     ``render`` answers the prompt's chain and the change to make to the body before it is
     forwarded, or raises ``ShapeError``. A shape that cannot be read gives facts that say so, for
     the body is then forwarded untouched: the engine may know more than we do, and its own
-    complaint is the better one.
+    complaint is the better one. ``has_previous``: the API can go on from a response that is kept.
     """
 
     def __init__(
@@ -79,8 +79,10 @@ class BodyReader(Generic[BodyT]):
         render: Callable[[BodyT], tuple[Assembled, Edit | None]],
         *,
         session_header: str | None,
+        has_previous: bool = False,
     ) -> None:
         self._name = name
+        self._has_previous = has_previous
         self._decode = msgspec.json.Decoder(body_type).decode
         self._render = render
         self._session_header = session_header.lower().encode() if session_header else None
@@ -147,7 +149,11 @@ class BodyReader(Generic[BodyT]):
             session_key=identity.key,
             session_source=identity.source,
             parent_key=identity.parent_key,
+            previous_id=self._previous_id(field("previous_response_id")),
         )
+
+    def _previous_id(self, raw: msgspec.Raw) -> str:
+        return _text(raw) if raw and self._has_previous else ""
 
 
 def kept_apart(parsed: Envelope, headers: Headers) -> bytes:

@@ -35,13 +35,17 @@ ASSISTANT_TURNS: Final = (Turn.ANSWER, Turn.CALLS)
 class RenderedPart(NamedTuple):
     """The segments of one message (or of the tools, or the system text), ready to be chained.
 
-    ``bare`` is the same message without its reasoning, None where it has none.
+    ``bare`` is the same message without its reasoning, None where it has none. Items of
+    ``/v1/responses`` that follow each other may be one message: ``phase`` is what keeps them apart,
+    ``key`` stands for an item's exact bytes.
     """
 
     digests: tuple[bytes, ...]
     lengths_bytes: tuple[int, ...]
     turn: Turn = Turn.OTHER
     bare: RenderedPart | None = None
+    phase: str = ""
+    key: bytes = b""
 
     @property
     def weight(self) -> int:

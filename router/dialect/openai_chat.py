@@ -9,7 +9,7 @@ import xxhash
 
 from hashing.chain import root
 from hashing.segments import segments_of
-from router.dialect import errors, render
+from router.dialect import errors, render, template_kwargs
 from router.dialect.chat_tap import chat_tap
 from router.dialect.frame import NO_RAW, BodyReader, Envelope
 from router.dialect.memo import ASSISTANT_TURNS, RenderedPart, Turn
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 _MESSAGE_SEED: Final = 1
 _TOOLS_SEED: Final = 2
 _ASSISTANT: Final = "assistant"
-_PRESERVE: Final = "preserve_thinking"
-_BEHIND_THE_MESSAGES: Final = frozenset(
-    {_PRESERVE, "thinking", "enable_thinking", "reasoning_effort"}
-)
-"""Keywords that a template like Kimi's shows nowhere but in the opening of the answer."""
-
 _TURNS: Final = {"system": Turn.SYSTEM, "developer": Turn.SYSTEM, "user": Turn.USER}
 
 
@@ -93,42 +87,24 @@ class OpenAiChat:
     def _rendered(self, parsed: ChatBody) -> tuple[Assembled, Edit | None]:
         if not parsed.messages or is_given(parsed.input_ids):
             raise ShapeError("a prompt without messages")
-        kwargs = decoded(parsed.chat_template_kwargs)
-        if kwargs is not None:
-            kwargs = need_object(kwargs, "chat_template_kwargs")
+        kwargs = template_kwargs.read(parsed.chat_template_kwargs)
         turns = self._memo.parts(parsed.messages, _MESSAGE_SEED, _rendered_message)
         if turns[-1].turn in ASSISTANT_TURNS:
             is_continued = is_true(parsed.continue_final_message)
             turns[-1] = _last_answer(parsed.messages[-1], turns[-1], is_continued=is_continued)
-        if self._is_old_reasoning_stripped(kwargs):
+        if template_kwargs.is_old_reasoning_stripped(kwargs, self._options):
             turns = without_old_reasoning(turns)
         settings = render.settings_bytes(
             (
                 ("adapter", self._options.adapter_of(parsed.model) or decoded(parsed.lora_path)),
-                ("kwargs", self._head_kwargs(kwargs)),
-                ("effort", self._head_effort(parsed.reasoning_effort)),
+                ("kwargs", template_kwargs.in_head(kwargs, self._options)),
+                ("effort", template_kwargs.effort(parsed.reasoning_effort, self._options)),
             )
         )
         tools = self._tools(parsed)
         head = [] if tools is None else [tools]
         edit = usage_edit(parsed.stream, parsed.stream_options, self._options)
         return assembled(head, turns, seed=root(settings)), edit
-
-    def _is_old_reasoning_stripped(self, kwargs: dict[str, Any] | None) -> bool:
-        if kwargs is None or _PRESERVE not in kwargs:
-            return self._options.is_old_reasoning_stripped
-        return not kwargs[_PRESERVE]
-
-    def _head_kwargs(self, kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
-        """What the template is told and may show before the messages."""
-        if not kwargs:
-            return None
-        # What is preserved shows in the messages themselves.
-        hidden = {_PRESERVE} if self._options.is_thinking_in_head else _BEHIND_THE_MESSAGES
-        return {key: value for key, value in kwargs.items() if key not in hidden} or None
-
-    def _head_effort(self, effort: msgspec.Raw) -> object:
-        return decoded(effort) if self._options.is_thinking_in_head else None
 
     def _tools(self, parsed: ChatBody) -> RenderedPart | None:
         """The declared tools; those that a tool choice keeps out of the prompt are left out."""
@@ -168,7 +144,15 @@ def _last_answer(raw: msgspec.Raw, entry: RenderedPart, *, is_continued: bool) -
 
 
 def _rendered_message(raw: msgspec.Raw) -> RenderedPart:
-    fields = need_object(msgspec.json.decode(raw), "a message")
+    return rendered_message(need_object(msgspec.json.decode(raw), "a message"))
+
+
+def rendered_message(fields: dict[str, Any]) -> RenderedPart:
+    """A message of a chat, by its members.
+
+    Raises:
+        ShapeError: a role or a kind of content that is not known here.
+    """
     role = need_text(fields.get("role"), "a message's role").lower()
     if role == "user":
         return _part(render.render_message(role, render.content_parts(fields.get("content"))), role)

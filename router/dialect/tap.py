@@ -35,13 +35,14 @@ _STATUS_MAX: Final = 599
 class Reading:
     """What was seen of one answer; changed by the function that reads its API's events."""
 
-    __slots__ = ("fault", "has_begun", "is_complete", "usage")
+    __slots__ = ("fault", "has_begun", "is_complete", "kept_id", "usage")
 
     def __init__(self) -> None:
         self.has_begun = False
         self.fault: StreamFault | None = None
         self.is_complete = False
         self.usage: Usage | None = None
+        self.kept_id = ""
 
     def note_fault(self, fault: StreamFault) -> None:
         """Keep the first error."""
@@ -58,7 +59,7 @@ class EventTap(Reading):
     are taken out, and an incomplete event is held back until its end is there.
     """
 
-    __slots__ = ("_is_stripping", "_read_event", "_splitter", "_words")
+    __slots__ = ("_event_bytes_max", "_is_stripping", "_read_event", "_splitter", "_words")
 
     def __init__(
         self,
@@ -66,12 +67,14 @@ class EventTap(Reading):
         words: tuple[bytes, ...],
         *,
         is_stripping: bool = False,
+        event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
         super().__init__()
         self._read_event = read_event
         self._words = words
         self._is_stripping = is_stripping
-        self._splitter = EventSplitter()
+        self._event_bytes_max = event_bytes_max
+        self._splitter = EventSplitter(event_bytes_max)
 
     def feed(self, data: bytes) -> bytes:
         """Take the next body bytes; answer the bytes to pass on now (may be empty)."""
@@ -123,7 +126,7 @@ class EventTap(Reading):
         """Look at each event; answer those to pass on."""
         kept = []
         for event in events:
-            if len(event) > EVENT_BYTES_MAX:
+            if len(event) > self._event_bytes_max:
                 self.has_begun = True
             else:
                 data = event_data(event)

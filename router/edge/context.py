@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from router.edge.credentials import ReplicaKeys
 from router.edge.decoding import Decoders
+from router.edge.holders import Holders
 from router.edge.holding import WaitingRoom
 from router.edge.tries import RetryBudget
 from router.framing.forwarding import ForwardingRules
@@ -79,7 +80,7 @@ class Door:
     ``clients`` counts the connections of each address, ``arriving_bytes`` the bodies that
     have not arrived whole. ``door_id`` names this door in the header by which a request that comes
     round to it is recognised. ``gate`` knows the tenants, None if the door is open to all; ``keys`` are
-    those that replicas are sent.
+    those that replicas are sent. ``holders`` knows which replica keeps which response.
     """
 
     core: RouterCore
@@ -97,6 +98,7 @@ class Door:
     clients: dict[str, int] = field(default_factory=dict)
     forwarding: ForwardingRules = field(default_factory=ForwardingRules)
     decoders: Decoders = field(default_factory=Decoders)
+    holders: Holders = field(default_factory=Holders)
     is_draining: bool = False
     arriving_bytes: int = 0
 

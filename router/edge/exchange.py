@@ -91,14 +91,16 @@ class Exchange:
 
     # Placing
 
-    def start(self, body: bytes) -> None:
+    def start(self, body: bytes, kept_id: str = "") -> None:
         """Place the request and dispatch it, in one step; or let it wait for room.
+
+        ``kept_id`` is the response that its path is about.
 
         Raises:
             ClientError: the body cannot be read.
             Refused: no replica can take the request, and it may not wait.
         """
-        self._place.read(body, self._request_id)
+        self._place.read(body, self._request_id, kept_id)
         now_s = self._door.now_s()
         if self._place.arrive(self, now_s):
             self._dispatch(now_s)
@@ -207,6 +209,10 @@ class Exchange:
         place.leave(self, Pressure.HELD_PLACED)
         if reader.has_begun:
             self._door.core.began(place.ticket, self._door.now_s())
+        record = place.ticket.record
+        self._door.holders.learn(
+            reader.kept_id, record.replica_id, record.session_key, record.tenant
+        )
         fields = answer.fields(reader, place.ticket)
         self._last = data = reader.take()
         if reader.is_end:

@@ -32,14 +32,18 @@ def opened(
     request_id: str,
     *,
     visit: Visit | None,
+    kept_id: str = "",
 ) -> Opening:
-    """Read a whole request.
+    """Read a whole request; ``kept_id`` is the response that its path is about.
 
     Raises:
         ClientError: the body cannot be read, or asks for what its tenant may not have.
     """
     facts = dialect.read(body, request.headers)
+    about = kept_id or facts.previous_id
+    is_unnamed = facts.session_key in ("", about)
     name = settle(facts, door.names) if visit is None else visit.claim(facts, door.names)
+    door.holders.bind(facts, about, door.core.fleet.get, is_unnamed=is_unnamed)
     changed, strip_usage = dialect.outgoing(body, facts)
     if name is not None:
         changed = renamed(changed, name)

@@ -85,7 +85,7 @@ class Placement:
             self._manners = manners_of(self._request.headers, self._request.path)
         return self._manners
 
-    def read(self, body: bytes, request_id: str) -> None:
+    def read(self, body: bytes, request_id: str, kept_id: str) -> None:
         """Learn what is asked, and prepare what is forwarded.
 
         Raises:
@@ -93,7 +93,13 @@ class Placement:
         """
         self._request_id = request_id
         opening = opened(
-            self._door, self.dialect, self._request, body, request_id, visit=self._visit
+            self._door,
+            self.dialect,
+            self._request,
+            body,
+            request_id,
+            visit=self._visit,
+            kept_id=kept_id,
         )
         self.facts, self.body, self.strips_usage, self.fields = opening
         self.is_stream = opening.facts.is_stream

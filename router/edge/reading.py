@@ -22,8 +22,12 @@ RETRIED: Final = frozenset((429, 502, 503, 504))
 """Statuses that another replica may not answer; as a status or as a first event."""
 
 _OK: Final = 200
+_BAD_REQUEST: Final = 400
+_UNAVAILABLE: Final = 503
 _SERVER_FAULT: Final = 500
 _SHOWN_BYTES: Final = 500
+_SWALLOWED: Final = b'"message":"503: '
+"""How SGLang answers a whole ``/v1/responses`` where its queue is full: status 400, and these words."""
 
 
 def outcome_of(failure: RouterError | None) -> Outcome:
@@ -109,6 +113,9 @@ class AnswerReader:
             self._take_body(b"".join(cast("list[bytes]", events)))
         if self.is_end and self._tap is not None:
             self._hold(self._tap.finish())
+        elif self.is_end and self.head is not None and self.head.status == _BAD_REQUEST:
+            is_full = _SWALLOWED in b"".join(self._held)
+            self.head.status = _UNAVAILABLE if is_full else _BAD_REQUEST
         return self._judge()
 
     @property
@@ -148,6 +155,11 @@ class AnswerReader:
     def usage(self) -> Usage | None:
         """What the engine reported."""
         return None if self._tap is None else self._tap.usage
+
+    @property
+    def kept_id(self) -> str:
+        """The id under which the replica keeps the answer, "" if it keeps none."""
+        return "" if self._tap is None else self._tap.kept_id
 
     def failure(self) -> UpstreamError | None:
         """Why the answer, though relayed, is no success; None if it is one."""

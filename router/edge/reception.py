@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import unquote
 
 from router.edge.answers import passed_through, request_id
 from router.edge.exchange import Exchange
@@ -159,7 +160,7 @@ class Reception:
                 request_id=self._request_id,
                 visit=self._visit,
             )
-            exchange.start(body)
+            exchange.start(body, unquote(found.variable))
         except (ClientError, Refused) as error:
             self.turn_away(error)
         except Exception:  # noqa: BLE001 - a fault of the router itself is answered as one

@@ -121,6 +121,7 @@ class ArrivalReader:
             tenant="" if row.tenant is None else name_of(row.tenant),
             scope=0 if row.tenant is None else int.from_bytes(row.tenant, "little"),
             work=row.work,
+            bound_to=row.bound_to,
         )
         return Arrival(self._number, row.now_s, facts)
 

@@ -213,6 +213,7 @@ class RecordedCore(RouterCore):
                 tenant=seal.session(facts.tenant) if facts.tenant else None,
                 work=facts.work,
                 is_any_model=not facts.model,
+                bound_to=facts.bound_to,
             )
         )
 

@@ -148,6 +148,7 @@ class Arrive(_Record, tag=8):
     tenant: Sealed | None = None
     work: Work = Work.GENERATION
     is_any_model: bool = False
+    bound_to: str = ""
 
 
 class Retry(_Record, tag=9):

@@ -24,6 +24,7 @@ _OBSERVATION_S_MAX: Final = 10.0
 """A load report older than that says nothing about now."""
 
 _NOT_READY_RETRY_S: Final = 2.0
+_SILENT: Final = (State.STARTING, State.DOWN)
 """Two rounds of probes."""
 
 _RATIO_STEP: Final = 0.005
@@ -124,6 +125,21 @@ class Members:
             else "this router knows no replica; start one and register it, or name it with --replica",
             retry_after_s=_NOT_READY_RETRY_S,
         )
+
+    def check_holder(self, replica_id: str) -> None:
+        """See that a replica answers, though it may be leaving.
+
+        Raises:
+            Refused: it does not (``no-replica-ready``).
+        """
+        replica = self._fleet.get(replica_id)
+        if replica is None or replica.state in _SILENT:
+            state = "gone" if replica is None else replica.state.value
+            raise Refused(
+                "no-replica-ready",
+                f"replica {replica_id}, which alone keeps the response, is {state}; try again shortly",
+                retry_after_s=_NOT_READY_RETRY_S,
+            )
 
     def blame(self, replica_id: str, error: UpstreamError, now_s: float) -> None:
         """A replica failed a request. Being full is no fault of its health."""

@@ -60,6 +60,7 @@ _Preserve = Annotated[bool, typer.Option(help="Default of chat_template_kwargs.p
 _Hoist = Annotated[
     bool, typer.Option(help="Move inline system messages of /v1/messages to the head.")
 ]
+_Store = Annotated[bool, typer.Option(help="Keep responses of /v1/responses.")]
 
 
 @_app.command()
@@ -84,6 +85,7 @@ def _emulate_command(
     reasoning_ratio: _Reasoning = 0.25,
     preserve_thinking: _Preserve = False,
     hoist_system: _Hoist = False,
+    enable_response_store: _Store = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run emulated replicas: SGLang's HTTP surface over the engine model, no GPU."""
@@ -108,6 +110,7 @@ def _emulate_command(
         disconnect_poll_s=disconnect_poll,
         reasoning_ratio=reasoning_ratio,
         output_tokens=output_tokens,
+        has_response_store=enable_response_store,
         template=TemplateDefaults(preserve_thinking, hoist_system),
     )
     _log_from(log_level)

@@ -28,6 +28,7 @@ from sim.live.serving.keys import is_allowed
 from sim.live.serving.loads_api import LoadsApi
 from sim.live.serving.options import BODY_BYTES_MAX, EmulatorOptions
 from sim.live.serving.pacer import Pacer
+from sim.live.serving.responses_api import ResponsesApi
 from sim.live.serving.tokens_api import TokensApi
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class EmulatedReplica:
             *InfoApi(options, pacer).routes(),
             *TokensApi(options).routes(),
             *ControlApi(pacer, self._faults).routes(),
+            *ResponsesApi(options, pacer, self._generator).routes(),
             web.post("/v1/chat/completions", self._generating(ChatDialect())),
             web.post("/v1/messages", self._generating(MessagesDialect())),
         ]

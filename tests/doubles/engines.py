@@ -125,7 +125,7 @@ def _emulated(role: Role, *, time_scale: float) -> Running:
     words += ["--max-running-requests", str(role.max_running)]
     words += ["--context-tokens", str(CONTEXT_TOKENS)]
     words += ["--health-timeout", str(HEALTH_TIMEOUT_S)]
-    words += ["--disconnect-poll", str(DISCONNECT_POLL_S)]
+    words += ["--disconnect-poll", str(DISCONNECT_POLL_S), "--enable-response-store"]
     if role.max_queued is not None:
         words += ["--max-queued-requests", str(role.max_queued)]
     if role.api_key is not None:
@@ -242,6 +242,7 @@ class Engine:
         # Without it one core spins while nothing is asked.
         flags += ["--sleep-on-idle"]
         flags += ["--reasoning-parser", "kimi_k2", "--tool-call-parser", "kimi_k2"]
+        flags += ["--enable-response-store"]
         flags += ["--max-total-tokens", str(role.capacity_tokens)]
         flags += ["--max-running-requests", str(role.max_running)]
         flags += ["--page-size", str(role.page_tokens)]

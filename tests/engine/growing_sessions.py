@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CHAT: Final = "/v1/chat/completions"
 MESSAGES: Final = "/v1/messages"
+RESPONSES: Final = "/v1/responses"
 N_SESSIONS: Final = 30
 N_LANES: Final = 6
 OUTPUT_TOKENS: Final = 16
@@ -220,6 +221,8 @@ def _usage(path: str, text: str) -> tuple[int, int]:
     for event in events:
         usage |= _usage_in(json.loads(event)) or {}
     assert usage, f"no usage in {text[-500:]}"
+    if path == RESPONSES:
+        return usage["input_tokens"], usage["input_tokens_details"]["cached_tokens"]
     if path == CHAT:
         return usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
     cached = usage.get("cache_read_input_tokens") or 0
@@ -227,7 +230,8 @@ def _usage(path: str, text: str) -> tuple[int, int]:
 
 
 def _usage_in(event: dict[str, Any]) -> dict[str, Any] | None:
-    usage: dict[str, Any] | None = event.get("usage") or event.get("message", {}).get("usage")
+    holder = event.get("message") or event.get("response") or event
+    usage: dict[str, Any] | None = holder.get("usage")
     return usage
 
 

@@ -10,9 +10,11 @@ from router.dialect import DialectOptions, dialects
 from sim.live.rendering import template
 from sim.live.rendering.anthropic_bodies import MessagesBody, messages_prompt
 from sim.live.rendering.bodies import ChatBody, TemplateDefaults, chat_prompt, decode
+from sim.live.rendering.responses_bodies import ResponsesBody, responses_prompt
 from tests.engine.pair_generator import families
 from tests.engine.token_truth import Prompt
 from tests.unit.api_dialects.pair_bodies import CHAT
+from tests.unit.api_dialects.responses_pairs import RESPONSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +42,8 @@ def reading(
     outgoing, _ = dialect.outgoing(body, facts)
     if path == CHAT:
         prompt = chat_prompt(decode(outgoing, ChatBody), defaults)
+    elif path == RESPONSES:
+        prompt = responses_prompt(decode(outgoing, ResponsesBody), defaults)
     else:
         prompt = messages_prompt(decode(outgoing, MessagesBody), defaults)
     return Prompt.of(facts, template.render(prompt)), outgoing

@@ -16,6 +16,7 @@ import pytest
 from router.dialect import DialectOptions, dialects
 from tests.engine.asking import Engine
 from tests.engine.readings import GENERATED, chat_twin, reading
+from tests.engine.responses_twins import TWINS
 from tests.engine.token_truth import Comparison, Prompt, common_length, faults
 from tests.unit.api_dialects.chain_pairs import PAIRS
 from tests.unit.api_dialects.pair_bodies import (
@@ -28,6 +29,7 @@ from tests.unit.api_dialects.pair_bodies import (
     Pair,
     dumps,
 )
+from tests.unit.api_dialects.responses_pairs import RESPONSES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -49,11 +51,19 @@ HIDDEN = [pair for pair in PAIRS if pair.apart in (Apart.CACHE, Apart.ADAPTER)]
 MEDIA = [pair for pair in PAIRS if pair.apart is Apart.MEDIA]
 
 SHORT_BYTES_MAX = 10_000
-SHORT = [
-    family
-    for family in GENERATED
-    if family.path == MESSAGES and all(len(pair.right) < SHORT_BYTES_MAX for pair in family.pairs)
-]
+
+
+def _short(families: Sequence[Family]) -> list[Family]:
+    """Those of which no body is long."""
+    return [
+        family
+        for family in families
+        if all(len(pair.right) < SHORT_BYTES_MAX for pair in family.pairs)
+    ]
+
+
+SHORT = _short([family for family in GENERATED if family.path == MESSAGES])
+SHORT_TWINS = _short(TWINS)
 """Where a prefill on this CPU takes no longer than a blink."""
 
 
@@ -85,12 +95,14 @@ class Reading:
 async def read(engine: Engine, path: str, body: bytes, known: Mapping[str, Dialect]) -> Reading:
     """Let everybody read a body.
 
-    There is no asking for a messages body's tokens, but for their number: they are taken from the
-    emulator's text, and what the engine finds in its cache proves them.
+    There is no asking for the tokens of other bodies, of messages for their number at most: they are
+    taken from the emulator's text, and what the engine finds in its cache proves them.
     """
     prompt, outgoing = reading(path, body, known)
     if path == CHAT:
         return Reading(prompt, outgoing, await engine.chat_tokens(outgoing))
+    if path == RESPONSES:
+        return Reading(prompt, outgoing, await engine.text_tokens(prompt.text))
     ids, count = await asyncio.gather(engine.text_tokens(prompt.text), engine.count(outgoing))
     assert count == len(ids), prompt.text.decode()
     return Reading(prompt, outgoing, ids)
@@ -123,7 +135,9 @@ async def compare(
     ]
 
 
-@pytest.mark.parametrize("family", GENERATED, ids=[family.name for family in GENERATED])
+@pytest.mark.parametrize(
+    "family", [*GENERATED, *TWINS], ids=[family.name for family in (*GENERATED, *TWINS)]
+)
 async def test_generated_pairs(family: Family, plain: Engine) -> None:
     assert faults(await compare(plain, family.pairs)) == []
 
@@ -165,8 +179,10 @@ async def find_cached(fine: Engine, path: str, sent: Sequence[tuple[bytes, list[
         before.append(ids)
 
 
-@pytest.mark.parametrize("family", SHORT, ids=[family.name for family in SHORT])
-async def test_generated_messages_find_their_prefix(
+@pytest.mark.parametrize(
+    "family", [*SHORT, *SHORT_TWINS], ids=[family.name for family in (*SHORT, *SHORT_TWINS)]
+)
+async def test_generated_talks_find_their_prefix(
     family: Family, plain: Engine, fine: Engine
 ) -> None:
     readings = await read_all(plain, family.pairs)
@@ -174,7 +190,7 @@ async def test_generated_messages_find_their_prefix(
     await find_cached(fine, family.path, [(each.outgoing, each.ids) for each in readings])
 
 
-@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
 async def test_pairs_of_the_table_find_their_prefix(path: str, plain: Engine, fine: Engine) -> None:
     bodies = [
         body for pair in (*SHOWN, *UNTOLD) for body in (pair.left, pair.right) if pair.path == path

@@ -57,6 +57,8 @@ def test_facts_measure_both_dialects_before_both_fleets(tmp_path: Path) -> None:
         ("chat", 64),
         ("messages", 4),
         ("messages", 64),
+        ("responses", 4),
+        ("responses", 64),
     ]
     assert all(row["total_p50_us"] > 0 for row in rows)
 

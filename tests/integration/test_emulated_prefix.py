@@ -16,6 +16,7 @@ from sim.live.emulator import EmulatorOptions, start
 from sim.live.rendering.bodies import TemplateDefaults
 from sim.live.rendering.pages import prompt_tokens, token_ids
 from tests.engine.readings import DEFAULTS, DIALECTS, GENERATED, chat_twin, reading
+from tests.engine.responses_twins import TWINS
 from tests.engine.token_truth import END, Comparison, common_length, faults, further_is_further
 from tests.unit.api_dialects.chain_pairs import PAIRS
 from tests.unit.api_dialects.pair_bodies import CHAT, CHAT_BODY, MESSAGES, Apart, dumps
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 STRICTER = (Apart.TEMPLATE, Apart.REWRITTEN)
 SHOWN = [pair for pair in PAIRS if pair.apart not in (Apart.CACHE, Apart.ADAPTER)]
 MESSAGES_FAMILIES = [family for family in GENERATED if family.path == MESSAGES]
+HOISTED_FAMILIES = [*MESSAGES_FAMILIES, *TWINS]
 
 
 def compare(
@@ -51,7 +53,9 @@ def compare(
     ]
 
 
-@pytest.mark.parametrize("family", GENERATED, ids=[family.name for family in GENERATED])
+@pytest.mark.parametrize(
+    "family", [*GENERATED, *TWINS], ids=[family.name for family in (*GENERATED, *TWINS)]
+)
 def test_generated_pairs(family: Family) -> None:
     assert faults(compare(family.pairs)) == []
 
@@ -71,7 +75,7 @@ def test_both_apis_make_one_prompt(family: Family) -> None:
 
 
 @pytest.mark.parametrize(
-    "family", MESSAGES_FAMILIES, ids=[family.name for family in MESSAGES_FAMILIES]
+    "family", HOISTED_FAMILIES, ids=[family.name for family in HOISTED_FAMILIES]
 )
 def test_generated_pairs_where_system_messages_are_hoisted(family: Family) -> None:
     """The head is one message there and several parts of the chain: places are not compared."""

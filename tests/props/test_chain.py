@@ -73,7 +73,7 @@ def test_prompts_share_exactly_what_their_messages_share(
 
 
 @settings(deadline=None, max_examples=300)
-@given(json_value, st.sampled_from(["/v1/chat/completions", "/v1/messages"]))
+@given(json_value, st.sampled_from(["/v1/chat/completions", "/v1/messages", "/v1/responses"]))
 def test_no_shape_is_too_strange_to_read(value: object, path: str) -> None:
     dialect = dialects(DialectOptions())[path]
     for body in (
@@ -82,6 +82,15 @@ def test_no_shape_is_too_strange_to_read(value: object, path: str) -> None:
         {"messages": value, "stream": True},
         {"messages": [{"role": "user", "content": value}], "metadata": value},
         {"messages": [{"role": "assistant", "tool_calls": value, "content": [value]}]},
+        {"input": value, "instructions": value, "previous_response_id": value},
+        {"input": [value, {"type": "reasoning", "summary": value, "content": value}]},
+        {"input": [{"type": "function_call", "name": value, "arguments": value, "phase": value}]},
+        {"input": [{"role": "developer", "content": [value]}, {"role": value, "content": value}]},
+        {"input": "a", "tools": [value], "tool_choice": value, "reasoning": value},
+        {
+            "input": "a",
+            "tools": [{"type": "custom", "name": "a", "format": value, "strict": value}],
+        },
         {
             "messages": [{"role": "user", "content": "a"}],
             "tools": value,

@@ -45,6 +45,10 @@ chunk = st.sampled_from(
         {"type": "message_delta", "usage": {"output_tokens": 4}},
         {"type": "error", "error": {"type": "overloaded_error", "message": "m"}},
         {"type": "message_stop"},
+        {"type": "response.created", "response": {"id": "resp_1", "error": None}},
+        {"type": "response.output_text.delta", "delta": 'é "response.failed"'},
+        {"type": "response.completed", "response": {"usage": {"input_tokens": 3}}},
+        {"type": "response.failed", "response": {"error": {"message": "m"}}},
     ]
 )
 answer = st.lists(
@@ -88,7 +92,7 @@ def test_events_do_not_depend_on_the_cuts(whole: bytes, data: st.DataObject, lim
 @given(
     answer,
     st.data(),
-    st.sampled_from(["/v1/chat/completions", "/v1/messages"]),
+    st.sampled_from(["/v1/chat/completions", "/v1/messages", "/v1/responses"]),
     st.booleans(),
     st.booleans(),
 )

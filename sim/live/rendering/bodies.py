@@ -6,7 +6,7 @@ Unknown keys are dropped, as there. ``homeport_emulate`` is the emulator's own e
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -237,7 +237,14 @@ def ended(messages: list[ChatMessage], *, is_continued: bool) -> tuple[list[Chat
     return [*messages[:-1], ChatMessage("user", text)], ""
 
 
-def cache_key(body: ChatBody) -> str | None:
+class CacheKeyed(Protocol):
+    """A body that may have its prompt cached apart."""
+
+    cache_salt: str | None
+    extra_key: str | None
+
+
+def cache_key(body: CacheKeyed) -> str | None:
     """What keeps this prompt's cache apart from others', None for the common cache."""
     if not body.extra_key:
         return body.cache_salt or None

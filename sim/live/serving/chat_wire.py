@@ -38,6 +38,10 @@ class ChatWriter:
             "model": model,
         }
 
+    def greeting(self) -> list[bytes]:
+        """Nothing."""
+        return []
+
     def opening(self, usage: Usage) -> list[bytes]:
         """The role chunk; it carries no usage."""
         del usage

@@ -24,6 +24,8 @@ from sim.live.serving.messages_wire import MessagesWriter
 from sim.live.serving.wire import BAD_REQUEST, Refusal, encode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sim.live.rendering.answer import CallSpan
     from sim.live.rendering.bodies import (
         BadBodyError,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         StreamOptions,
         TemplateDefaults,
     )
+    from sim.live.serving.jobs import Job
     from sim.live.serving.wire import Problem, Writer
 
 
@@ -49,6 +52,8 @@ class Call:
     cache_salt: str | None = None
     stream_options: StreamOptions | None = None
     emulate: EmulateAsk | None = None
+    detach: Callable[[Job], bytes] | None = None
+    """Takes over what runs on without its client, and answers what the client gets at once."""
 
 
 class Dialect(Protocol):

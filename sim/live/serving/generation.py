@@ -5,64 +5,33 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from sim.engine.requests import EngineError, EngineRequest, QueueFull
 from sim.live.rendering import pages, template
-from sim.live.rendering.answer import Answer, Cursor, Wish, compose
+from sim.live.rendering.answer import Cursor, Wish, compose
 from sim.live.rendering.bodies import BadBodyError, UnreadableBodyError
 from sim.live.serving.faults import FaultKind, FaultPlan, break_connection
+from sim.live.serving.jobs import Job
 from sim.live.serving.wire import (
     BAD_REQUEST,
     QUEUE_FULL_TEXT,
     UNAVAILABLE,
     Problem,
     Refusal,
-    Usage,
-    Writer,
 )
 
 if TYPE_CHECKING:
     from sim.live.serving.dialects import Call, Dialect
     from sim.live.serving.faults import Fault
     from sim.live.serving.options import EmulatorOptions
-    from sim.live.serving.pacer import Generation, Pacer
+    from sim.live.serving.pacer import Pacer
 
 JSON: Final = "application/json"
 _EVENT_STREAM: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
 FAULT_TEXT: Final = "planned fault"
-
-
-@dataclass(slots=True)
-class _Job:
-    """One accepted request."""
-
-    generation: Generation
-    answer: Answer
-    cursor: Cursor
-    writer: Writer
-    has_late_head: bool
-    has_head: bool = False
-
-    def usage(self) -> Usage:
-        """The token counts as they stand; all 0 if it ended before it began."""
-        generation = self.generation
-        if generation.ended is not None and generation.began is None:
-            return Usage(0, 0, 0)
-        return Usage(
-            prompt_tokens=generation.prompt_tokens,
-            output_tokens=generation.n_tokens,
-            cached_tokens=generation.cached_tokens,
-            reasoning_tokens=self.cursor.reasoning_tokens(generation.n_tokens),
-        )
-
-    @property
-    def finish(self) -> str:
-        """Why it ended, in the chat API's words."""
-        return "abort" if self.generation.is_aborted else self.answer.finish
 
 
 class Generator:
@@ -107,6 +76,8 @@ class Generator:
             job = self._accept(call, text, dialect)
         except (BadBodyError, EngineError) as error:
             return _refused(dialect.refusal(_problem_of(error), call))
+        if call.detach is not None:
+            return web.Response(body=call.detach(job), content_type=JSON)
         try:
             if call.is_stream:
                 return await _stream(request, job, fault)
@@ -118,7 +89,7 @@ class Generator:
             else:
                 self._pacer.abandon(job.generation, poll_s=self._options.disconnect_poll_s)
 
-    def _accept(self, call: Call, text: bytes, dialect: Dialect) -> _Job:
+    def _accept(self, call: Call, text: bytes, dialect: Dialect) -> Job:
         """Hand a call, whose prompt is rendered as ``text``, to the engine.
 
         Raises:
@@ -152,7 +123,7 @@ class Generator:
             ),
             is_stream=call.is_stream,
         )
-        return _Job(
+        return Job(
             generation,
             answer,
             Cursor(answer, prompt_bytes=len(text)),
@@ -227,11 +198,12 @@ def _refused(refusal: Refusal | list[bytes]) -> web.Response:
     return web.Response(body=b"".join(refusal), headers=_EVENT_STREAM)
 
 
-async def _stream(request: web.Request, job: _Job, fault: Fault | None) -> web.StreamResponse:
+async def _stream(request: web.Request, job: Job, fault: Fault | None) -> web.StreamResponse:
     """Send the events; the head goes out before them or with the first."""
     response = web.StreamResponse(headers=_EVENT_STREAM)
     if not job.has_late_head:
         await _prepare(request, response, job)
+        await _send(request, response, job, job.writer.greeting())
     n_tokens = -1
     n_events = 0
     while job.generation.ended is None or n_tokens < 0:
@@ -257,7 +229,7 @@ async def _stream(request: web.Request, job: _Job, fault: Fault | None) -> web.S
 
 
 async def _send(
-    request: web.Request, response: web.StreamResponse, job: _Job, events: list[bytes]
+    request: web.Request, response: web.StreamResponse, job: Job, events: list[bytes]
 ) -> None:
     if events:
         if not job.has_head:
@@ -265,13 +237,13 @@ async def _send(
         await response.write(b"".join(events))
 
 
-async def _prepare(request: web.Request, response: web.StreamResponse, job: _Job) -> None:
+async def _prepare(request: web.Request, response: web.StreamResponse, job: Job) -> None:
     job.has_head = True
     await response.prepare(request)
 
 
 async def _whole(
-    request: web.Request, job: _Job, fault: Fault | None, dialect: Dialect
+    request: web.Request, job: Job, fault: Fault | None, dialect: Dialect
 ) -> web.StreamResponse:
     if fault is not None:
         if fault.kind is FaultKind.ERROR_EVENT:

@@ -51,6 +51,10 @@ class MessagesWriter:
             "model": model,
         }
 
+    def greeting(self) -> list[bytes]:
+        """Nothing."""
+        return []
+
     def opening(self, usage: Usage) -> list[bytes]:
         """Nothing: the message starts with the first of what it holds."""
         del usage

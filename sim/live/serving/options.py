@@ -18,7 +18,7 @@ BODY_BYTES_MAX: Final = 64 * 2**20
 class EmulatorOptions:
     """Settings of one replica.
 
-    ``time_scale`` is engine seconds per wall second. ``output_tokens`` is generated where a request
+    ``time_scale`` is engine seconds per wall second. ``has_response_store``: responses are kept. ``output_tokens`` is generated where a request
     does not say how many; ``reasoning_ratio`` (0-1) of an answer is reasoning where the prompt lets
     it think and the request does not say how much.
     ``health_check_s`` (at least 1 s in SGLang), ``health_timeout_s`` until a check without any
@@ -32,6 +32,7 @@ class EmulatorOptions:
     max_queued_requests: int | None = None
     api_key: str | None = None
     admin_api_key: str | None = None
+    has_response_store: bool = False
     output_tokens: int = 500
     reasoning_ratio: float = 0.25
     template: TemplateDefaults = field(default_factory=TemplateDefaults)

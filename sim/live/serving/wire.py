@@ -51,6 +51,9 @@ class Refusal:
 class Writer(Protocol):
     """Writes one answer of one dialect. Each list item is one event of the stream."""
 
+    def greeting(self) -> list[bytes]:
+        """The events that are sent before the engine has seen the request."""
+
     def opening(self, usage: Usage) -> list[bytes]:
         """The events before any text."""
 
