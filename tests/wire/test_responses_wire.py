@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from router.edge.limits import EdgeLimits, HoldLimits
 from tests.doubles.door_rig import front_door
 from tests.doubles.raw_client import Answer, RawClient, client_of, post
 from tests.doubles.responses_bytes import (
@@ -33,8 +34,10 @@ from tests.doubles.scripted_replica import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-from router.dialect.base import Dialect
+    from router.dialect.base import Dialect
 
+AT_ONCE = EdgeLimits(sweep_s=0.01, drain_s=2.0, hold=HoldLimits(unretried_s=0.0))
+"""Nobody waits at the door."""
 SSE = opening() + words("he", "llo") + ending()
 JSON = json.dumps(document()).encode()
 KEPT = f"{RESPONSES}/{RESPONSE_ID}"
@@ -124,7 +127,7 @@ async def test_a_full_queue_is_tried_elsewhere(
     async with (
         ScriptedReplica(full) as first,
         ScriptedReplica(other) as second,
-        front_door(first.port, second.port, dialects=table, limits=AT_ONCE) as rig,
+        front_door(first.port, second.port, dialects=table) as rig,
         client_of(rig.port) as client,
     ):
         answer = await ask(client, posted(stream=is_stream))
@@ -143,7 +146,7 @@ async def test_a_full_queue_and_nobody_else(
 
     async with (
         ScriptedReplica(full) as replica,
-        front_door(replica.port, dialects=table) as rig,
+        front_door(replica.port, dialects=table, limits=AT_ONCE) as rig,
         client_of(rig.port) as client,
     ):
         answer = await ask(client, posted(stream=is_stream))
