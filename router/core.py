@@ -205,15 +205,8 @@ class RouterCore:
             is_turn=is_turn,
         )
         replica, entry = self._place(request, record, ranking, None)
-        ticket = Ticket(
-            record,
-            facts,
-            request,
-            guess.cached_tokens,
-            entry,
-            guess.continues,
-            replica.spec,
-        )
+        held, continues_it = guess.cached_tokens, guess.continues
+        ticket = Ticket(record, facts, request, held, entry, continues_it, replica.spec)
         self._bind(ticket, pin, now_s)
         if record.reason == "split":
             self.history.totals.splits += 1

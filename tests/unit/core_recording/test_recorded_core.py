@@ -186,7 +186,7 @@ def test_errors_come_back_by_class_and_code_without_their_words() -> None:
 
 def test_the_random_drill_reaches_every_kind_of_record_and_decision() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(6):
+    for seed in range(8):
         core, journal = recorded(seed=seed, parameters=PARAMETERS[seed % 2])
         Drill(core, seed).run(600)
         seen.update(kinds(journal))
