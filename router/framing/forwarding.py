@@ -32,7 +32,6 @@ _ORIGIN: Final = frozenset(
 )
 _TRACING: Final = frozenset((_TRACEPARENT, _TRACESTATE))
 _WATCHED: Final = _ORIGIN | _TRACING | {b"connection"}
-_KEEP_ALIVE: Final = [(b"connection", b"keep-alive")]
 _PLAIN: Final = frozenset((b"keep-alive", b"close"))
 _KEPT: Final = frozenset((b"x-homeport-via",))
 """What no client may have dropped by naming it in Connection: without it a loop has no end."""
@@ -114,10 +113,9 @@ def announce(
     kept = [line for line in headers if line[0] not in _WATCHED]
     came: HeaderList = []
     traces: HeaderList = []
-    if len(kept) != len(headers):
-        watched = [line for line in headers if line[0] in _WATCHED]
-        if watched != _KEEP_ALIVE:
-            came, traces, kept = _sorted_out(watched, kept)
+    n_dropped = len(headers) - len(kept)
+    if n_dropped > 1 or (n_dropped and head.connection not in _PLAIN):
+        came, traces, kept = _sorted_out([line for line in headers if line[0] in _WATCHED], kept)
     kept += peer.told(came, head.host)
     if traces or rules.is_trace_begun:
         parents = [value for name, value in traces if name == _TRACEPARENT]
