@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from router.framing.writing import HOP_BY_HOP, clean, end_to_end, lines, status_line
+from router.framing.forwarding import Announced
+from router.framing.writing import (
+    HOP_BY_HOP,
+    NOT_FORWARDED,
+    clean,
+    end_to_end,
+    lines,
+    status_line,
+)
 
 if TYPE_CHECKING:
     from router.core import Ticket
@@ -17,13 +25,6 @@ REQUEST_ID: Final = b"x-request-id"
 _VIA: Final = b"x-homeport-via"
 _REQUEST_ID_BYTES_MAX: Final = 128
 
-_NOT_FORWARDED: Final = HOP_BY_HOP | {
-    b"accept-encoding",  # a compressed answer would blind the tap
-    b"content-length",
-    b"expect",
-    b"host",
-    REQUEST_ID,
-}
 _OURS: Final = (
     b"x-homeport-replica",
     b"x-homeport-reason",
@@ -49,8 +50,14 @@ def forwarded_fields(
     headers: HeaderList, *, body_bytes: int, request_id: str, door_id: str
 ) -> bytes:
     """The header lines a replica gets, without Host and the blank line."""
-    return b"%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
-        lines(end_to_end(headers, _NOT_FORWARDED)),
+    told = b""
+    if isinstance(headers, Announced):
+        told = headers.told
+    else:
+        headers = end_to_end(headers, NOT_FORWARDED)
+    return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
+        lines(headers),
+        told,
         body_bytes,
         request_id.encode("ascii"),
         door_id.encode("ascii"),
