@@ -264,7 +264,9 @@ CASES: Final[dict[str, Callable[[Router], Awaitable[list[str]]]]] = {
 
 
 async def measure(name: str) -> list[str]:
-    """Run one case with processes of its own."""
+    """Run one case with processes of its own, after raising the limit of open files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, _FILES), hard), hard))
     with tempfile.TemporaryDirectory(prefix="bounds-") as folder:
         scale = "2" if name == "streams" else "10000"
         async with fleet(Path(folder), scale) as router:
@@ -280,8 +282,6 @@ async def measure(name: str) -> list[str]:
 
 async def main(names: list[str]) -> None:
     """Run the cases and print a table."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, _FILES), hard), hard))
     table = Table("case", "what", "measured")
     for name in names:
         words = await measure(name)
