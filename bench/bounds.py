@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -52,6 +52,7 @@ class Router:
     host: str
     port: int
     pid: int
+    clients: list[Client] = field(default_factory=list)
 
     def memory_kib(self, name: str = "VmRSS") -> int:
         """Its resident memory, or the peak of it (``VmHWM``)."""
@@ -70,6 +71,7 @@ class Client(asyncio.Protocol):
         self.tail = b""
         self.began_s = self.ended_s = 0.0
         self.done = asyncio.get_running_loop().create_future()
+        self.closed = asyncio.get_running_loop().create_future()
         self.transport: asyncio.Transport | None = None
 
     @override
@@ -93,12 +95,18 @@ class Client(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The loop: closed."""
         self._end()
+        self.closed.set_result(None)
 
     def send(self, data: bytes) -> None:
         """Send a request."""
         self.began_s = time.perf_counter()
         assert self.transport is not None
         self.transport.write(data)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        assert self.transport is not None
+        self.transport.close()
 
     def _end(self) -> None:
         self.answered.set()
@@ -136,18 +144,22 @@ async def connect(router: Router) -> Client:
     """One more connection to the router."""
     loop = asyncio.get_running_loop()
     _, client = await loop.create_connection(Client, router.host, router.port)
+    router.clients.append(client)
     return client
 
 
 async def ask_health(router: Router, waits_s: list[float]) -> None:
     """Ask for the health again and again; keep how long each answer took."""
     reader, writer = await asyncio.open_connection(router.host, router.port)
-    while True:
-        began_s = time.perf_counter()
-        writer.write(_HEALTH)
-        await reader.readuntil(b"}")
-        waits_s.append(time.perf_counter() - began_s)
-        await asyncio.sleep(_ASK_EVERY_S)
+    try:
+        while True:
+            began_s = time.perf_counter()
+            writer.write(_HEALTH)
+            await reader.readuntil(b"}")
+            waits_s.append(time.perf_counter() - began_s)
+            await asyncio.sleep(_ASK_EVERY_S)
+    finally:
+        writer.close()
 
 
 def chat(messages: str, *, stream: bool = False, max_tokens: int = 1) -> bytes:
@@ -172,8 +184,6 @@ async def one_body(router: Router, request: bytes) -> list[str]:
     await client.answered.wait()
     took_s = time.perf_counter() - began_s
     grown_mib = (router.memory_kib("VmHWM") - before_kib) / 1024
-    assert client.transport is not None
-    client.transport.close()
     size = f"{len(request) / _MIB:.1f} MiB sent"
     return [
         f"status {client.status}",
@@ -264,7 +274,9 @@ CASES: Final[dict[str, Callable[[Router], Awaitable[list[str]]]]] = {
 
 
 async def measure(name: str) -> list[str]:
-    """Run one case with processes of its own."""
+    """Run one case with processes of its own, after raising the limit of open files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, _FILES), hard), hard))
     with tempfile.TemporaryDirectory(prefix="bounds-") as folder:
         scale = "2" if name == "streams" else "10000"
         async with fleet(Path(folder), scale) as router:
@@ -274,14 +286,16 @@ async def measure(name: str) -> list[str]:
             waits_s.clear()
             found = await CASES[name](router)
             asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            for client in router.clients:
+                client.close()
+            await asyncio.gather(*(client.closed for client in router.clients))
             longest_ms = max(waits_s, default=0.0) * 1000
             return [*found, f"others waited {longest_ms:.0f} ms at most"]
 
 
 async def main(names: list[str]) -> None:
     """Run the cases and print a table."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, _FILES), hard), hard))
     table = Table("case", "what", "measured")
     for name in names:
         words = await measure(name)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from router.framing.writing import HOP_BY_HOP, clean, end_to_end, lines, status_line
+from router.framing.forwarding import Announced
+from router.framing.writing import (
+    HOP_BY_HOP,
+    NOT_FORWARDED,
+    clean,
+    end_to_end,
+    lines,
+    status_line,
+)
 
 if TYPE_CHECKING:
     from router.core import Ticket
@@ -18,14 +26,7 @@ REQUEST_ID: Final = b"x-request-id"
 _VIA: Final = b"x-homeport-via"
 _REQUEST_ID_BYTES_MAX: Final = 128
 
-_NOT_FORWARDED: Final = HOP_BY_HOP | {
-    b"accept-encoding",  # a compressed answer would blind the tap
-    b"content-length",
-    b"expect",
-    b"host",
-    REQUEST_ID,
-}
-_KEYLESS: Final = _NOT_FORWARDED | {b"authorization", b"x-api-key"}
+_KEYS: Final = frozenset((b"authorization", b"x-api-key"))
 _OURS: Final = (
     b"x-homeport-replica",
     b"x-homeport-reason",
@@ -54,8 +55,16 @@ def forwarded_fields(
 
     ``has_key``: the client's own API key is among them.
     """
-    return b"%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
-        lines(end_to_end(headers, _NOT_FORWARDED if has_key else _KEYLESS)),
+    told = b""
+    if isinstance(headers, Announced):
+        told = headers.told
+    else:
+        headers = end_to_end(headers, NOT_FORWARDED)
+    if not has_key:
+        headers = [line for line in headers if line[0] not in _KEYS]
+    return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
+        lines(headers),
+        told,
         body_bytes,
         request_id.encode("ascii"),
         door_id.encode("ascii"),

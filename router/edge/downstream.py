@@ -42,6 +42,7 @@ class ClientConnection(asyncio.Protocol):
         "_door",
         "_has_eof",
         "_is_closing",
+        "_is_done",
         "_is_lingering",
         "_is_pumping",
         "_parser",
@@ -67,6 +68,7 @@ class ClientConnection(asyncio.Protocol):
         self._patience = Patience(door.limits, door.now_s())
         self._has_eof = False
         self._is_closing = False
+        self._is_done = False  # closing or lingering: nothing more is read
         self._is_lingering = False
         self.is_paused = False
 
@@ -90,7 +92,7 @@ class ClientConnection(asyncio.Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         """The loop: bytes of a request, or of the next ones while an answer is owed."""
-        if self._is_closing or self._is_lingering:
+        if self._is_done:
             return
         if self._reception.is_busy or self.is_paused:
             self._ahead_bytes += len(data)
@@ -98,8 +100,8 @@ class ClientConnection(asyncio.Protocol):
                 _log.warning("client-ahead bytes=%d", self._ahead_bytes)
                 self.abort()
                 return
-        elif not self._patience.is_arriving:
-            self._patience.arriving(self._door.now_s())
+        elif self._patience.started_s is None:
+            self._patience.started_s = self._door.now_s()
         self._queue.extend(self._parser.feed(data))
         self._pump()
 
@@ -120,7 +122,7 @@ class ClientConnection(asyncio.Protocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         """The loop: closed, by either side."""
-        self._is_closing = True
+        self._is_closing = self._is_done = True
         self._transport = None
         self._door.connections.discard(self)
         leave(self._peer, self._door)
@@ -171,7 +173,9 @@ class ClientConnection(asyncio.Protocol):
     def answered(self, *, keep_alive: bool) -> None:
         """The answer is whole; the connection is free for the next request, or closed."""
         self._reception.answered()
-        self._patience.answered(self._door.now_s(), is_next_here=bool(self._queue))
+        patience = self._patience
+        patience.idle_since_s = now_s = self._door.now_s()
+        patience.started_s = now_s if self._queue else None
         is_done = self._door.is_draining or self._has_eof
         if keep_alive and not (is_done and not self._queue and self._parser.is_between):
             self._pump()
@@ -185,10 +189,19 @@ class ClientConnection(asyncio.Protocol):
         if self._is_pumping:
             return
         self._is_pumping = True
-        queue = self._queue
+        queue, reception = self._queue, self._reception
         try:
-            while queue and self._may_go_on:
-                self._take(queue.popleft())
+            while queue and not (reception.is_busy or self.is_paused or self._is_done):
+                event = queue.popleft()
+                if type(event) is bytes:
+                    reception.on_body(event)
+                elif isinstance(event, RequestHead):
+                    reception.on_head(event, is_more=bool(queue))
+                elif isinstance(event, FramingError):
+                    self.refuse(ClientError(event.code, event.message, http_status=event.status))
+                else:
+                    self._patience.started_s = None
+                    reception.on_end()
         except Exception:  # noqa: BLE001 - a fault of the router ends this connection alone
             _log.exception("connection-failed")
             self.abort()
@@ -197,31 +210,13 @@ class ClientConnection(asyncio.Protocol):
         if not queue:
             self._ahead_bytes = 0
 
-    def _take(self, event: RequestEvent) -> None:
-        reception = self._reception
-        if type(event) is bytes:
-            reception.on_body(event)
-        elif isinstance(event, RequestHead):
-            reception.on_head(event, is_more=bool(self._queue))
-        elif isinstance(event, FramingError):
-            self.refuse(ClientError(event.code, event.message, http_status=event.status))
-        else:
-            self._patience.arrived()
-            reception.on_end()
-
-    @property
-    def _may_go_on(self) -> bool:
-        """The next event may be worked on: nothing is owed, and the client reads its answers."""
-        is_free = not self._reception.is_busy and not self.is_paused
-        return is_free and not self._is_closing and not self._is_lingering
-
     def refuse(self, error: RouterError) -> None:
         """Answer an error before the request was read, and read nothing more of the connection.
 
         The sending side is closed and what the client still sends is thrown away for a moment:
         closing with unread bytes would reset the connection and destroy the answer.
         """
-        self._is_lingering = True
+        self._is_lingering = self._is_done = True
         self._reception.drop()
         self._reception.turn_away(error, keep_alive=False)
 
@@ -236,7 +231,7 @@ class ClientConnection(asyncio.Protocol):
             if transport is not None and transport.can_write_eof() and not transport.is_closing():
                 transport.write_eof()
             return
-        self._is_closing = True
+        self._is_closing = self._is_done = True
         if transport is not None:
             transport.close()
 
@@ -251,7 +246,7 @@ class ClientConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once, whatever is unsent."""
-        self._is_closing = True
+        self._is_closing = self._is_done = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -281,7 +276,7 @@ class ClientConnection(asyncio.Protocol):
     def sweep(self, now_s: float) -> None:
         """Act on what has taken too long; called a few times a second."""
         patience, reception = self._patience, self._reception
-        if self._is_closing or self._is_lingering:
+        if self._is_done:
             transport = self._transport
             unsent_bytes = 0 if transport is None else transport.get_write_buffer_size()
             verdict = patience.of_closing(now_s, unsent_bytes)

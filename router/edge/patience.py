@@ -20,42 +20,28 @@ class Verdict(Enum):
 
 
 class Patience:
-    """The times of one connection; all on the door's clock."""
+    """The times of one connection; all on the door's clock.
+
+    ``started_s``: the first bytes of a request that is not whole, None if there is none.
+    ``idle_since_s``: the last answer.
+    """
 
     __slots__ = (
         "_close_by_s",
-        "_idle_since_s",
         "_limits",
         "_paused_since_s",
-        "_started_s",
         "_unsent",
+        "idle_since_s",
+        "started_s",
     )
 
     def __init__(self, limits: EdgeLimits, now_s: float) -> None:
         self._limits = limits
-        self._idle_since_s = now_s
-        self._started_s: float | None = None
+        self.idle_since_s = now_s
+        self.started_s: float | None = None
         self._paused_since_s = 0.0
         self._close_by_s = 0.0
         self._unsent = 0
-
-    @property
-    def is_arriving(self) -> bool:
-        """A request has begun to arrive."""
-        return self._started_s is not None
-
-    def arriving(self, now_s: float) -> None:
-        """The first bytes of a request are here."""
-        self._started_s = now_s
-
-    def arrived(self) -> None:
-        """The request is whole."""
-        self._started_s = None
-
-    def answered(self, now_s: float, *, is_next_here: bool) -> None:
-        """An answer is out."""
-        self._idle_since_s = now_s
-        self._started_s = now_s if is_next_here else None
 
     def paused(self, now_s: float) -> None:
         """More is unsent than may be."""
@@ -88,8 +74,8 @@ class Patience:
 
     def of_asking(self, now_s: float, n_bytes: int) -> Verdict:
         """Whether a connection to which no answer is owed may stay; ``n_bytes`` of body are here."""
-        if self._started_s is not None:
-            is_late = now_s - self._started_s > self.allowed_s(n_bytes)
+        if self.started_s is not None:
+            is_late = now_s - self.started_s > self.allowed_s(n_bytes)
             return Verdict.LATE if is_late else Verdict.FINE
-        is_idle = now_s - self._idle_since_s > self._limits.client_idle_s
+        is_idle = now_s - self.idle_since_s > self._limits.client_idle_s
         return Verdict.IDLE if is_idle else Verdict.FINE

@@ -57,6 +57,7 @@ class Reception:
         "_visit",
         "exchange",
         "head",
+        "is_busy",
     )
 
     def __init__(self, door: Door, client: Asker, peer: Peer) -> None:
@@ -70,11 +71,7 @@ class Reception:
         self._decoding: asyncio.Future[bytes] | None = None
         self.head: RequestHead | None = None
         self.exchange: Exchange | None = None
-
-    @property
-    def is_busy(self) -> bool:
-        """A request is whole and its answer owed."""
-        return self.exchange is not None or self._decoding is not None
+        self.is_busy = False  # a request is whole and its answer owed
 
     @property
     def arrived_bytes(self) -> int:
@@ -106,6 +103,7 @@ class Reception:
         head, found = self.head, self._route
         assert head is not None
         assert found is not None
+        self.is_busy = True
         if head.content_coding and found.error is None and found.is_forwarded:
             self._decoding = self._door.decoders.decode(
                 self._intake.hold(),
@@ -187,6 +185,7 @@ class Reception:
         self.exchange = self.head = self._route = None
         self._request_id = ""
         self._leave()
+        self.is_busy = False
 
     def drop(self) -> None:
         """Nothing more is read of what has arrived."""

@@ -18,8 +18,8 @@ class RequestHead:
 
     ``target`` is in origin form (path and query), also where the client sent the absolute form, or
     ``*``. ``content_length`` is None where none was declared. ``http_version`` is "1.0" or "1.1".
-    ``host`` is empty where an HTTP/1.0 client named none. ``content_coding`` is in lower case, empty
-    where the body is not encoded. ``trace_id`` is empty until a trace is known.
+    ``host``, ``content_coding`` and ``connection`` are in lower case, empty where there are none;
+    ``trace_id`` is empty until a trace is known.
     """
 
     method: bytes
@@ -32,6 +32,7 @@ class RequestHead:
     http_version: str
     host: bytes = b""
     content_coding: bytes = b""
+    connection: bytes = b""
     trace_id: str = ""
 
     @property

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal
 
-from router.framing.writing import clean
+from router.framing.writing import NOT_FORWARDED, clean, lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +32,10 @@ _ORIGIN: Final = frozenset(
     (_FORWARDED, _FOR, _PROTO, _HOST, b"x-forwarded-port", b"x-forwarded-server", b"x-real-ip")
 )
 _TRACING: Final = frozenset((_TRACEPARENT, _TRACESTATE))
-_WATCHED: Final = _ORIGIN | _TRACING | {b"connection"}
-_KEEP_ALIVE: Final = [(b"connection", b"keep-alive")]
-_PLAIN: Final = frozenset((b"keep-alive", b"close"))
+_WATCHED: Final = _ORIGIN | _TRACING
+_DROPPED: Final = NOT_FORWARDED | _WATCHED
+_NAME: Final = itemgetter(0)
+_PLAIN: Final = frozenset((b"", b"keep-alive", b"close"))
 _KEPT: Final = frozenset((b"x-homeport-via",))
 """What no client may have dropped by naming it in Connection: without it a loop has no end."""
 _TRACE: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[ -~]*)?")
@@ -54,6 +56,16 @@ class ForwardingRules:
     is_trace_begun: bool = False
 
 
+class Announced(list[tuple[bytes, bytes]]):
+    """Header lines that may be passed on as they are; ``told`` are more of them, as bytes."""
+
+    __slots__ = ("told",)
+
+    def __init__(self, kept: HeaderList, told: bytes) -> None:
+        super().__init__(kept)
+        self.told = told
+
+
 class Peer:
     """The other end of one client connection."""
 
@@ -68,15 +80,18 @@ class Peer:
         node = b'"[%b]"' % self._for if ":" in self.address else self._for
         self._forwarded = b"for=%b;proto=%b" % (node, self._proto)
         self._host: bytes | None = None
-        self._told: HeaderList = []
+        self._told = b""
 
-    def told(self, before: HeaderList, host: bytes) -> HeaderList:
-        """The lines a replica gets; ``before`` are those of the same kind that came."""
+    def told(self, host: bytes) -> bytes:
+        """The lines about the origin that a replica gets where nothing is appended to."""
+        if host != self._host:  # it is the same for a connection's life
+            self._host, self._told = host, lines(self._own(host))
+        return self._told
+
+    def told_behind(self, before: HeaderList, host: bytes) -> bytes:
+        """The same; ``before`` are the lines of this kind that came."""
         if self._mode != "append":
-            if host != self._host:  # it is the same for a connection's life
-                self._host, self._told = host, self._own(host)
-            return self._told
-        forwarded = self._element(host)
+            return self.told(host)
         said: dict[bytes, bytes] = {}
         for name, value in before:
             said[name] = said[name] + b", " + value if name in said else value
@@ -88,8 +103,9 @@ class Peer:
                 said.setdefault(_HOST, host)
         if is_new or _FORWARDED in said:  # a proxy that uses one form goes on in this one
             before_us = said.get(_FORWARDED)
+            forwarded = self._element(host)
             said[_FORWARDED] = before_us + b", " + forwarded if before_us else forwarded
-        return list(said.items())
+        return lines(said.items())
 
     def _own(self, host: bytes) -> HeaderList:
         if self._mode == "strip":
@@ -111,14 +127,16 @@ def announce(
     answers 32 random hex digits.
     """
     headers = head.headers
-    kept = [line for line in headers if line[0] not in _WATCHED]
-    came: HeaderList = []
+    kept = [line for line in headers if line[0] not in _DROPPED]
     traces: HeaderList = []
-    if len(kept) != len(headers):
-        watched = [line for line in headers if line[0] in _WATCHED]
-        if watched != _KEEP_ALIVE:
-            came, traces, kept = _sorted_out(watched, kept)
-    kept += peer.told(came, head.host)
+    if head.connection in _PLAIN and _WATCHED.isdisjoint(map(_NAME, headers)):
+        told = peer.told(head.host)
+    else:
+        named = {part.strip() for part in head.connection.split(b",")} - _KEPT
+        came = [line for line in headers if line[0] in _ORIGIN and line[0] not in named]
+        traces = [line for line in headers if line[0] in _TRACING and line[0] not in named]
+        kept = [line for line in kept if line[0] not in named]
+        told = peer.told_behind(came, head.host)
     if traces or rules.is_trace_begun:
         parents = [value for name, value in traces if name == _TRACEPARENT]
         found = _TRACE.fullmatch(parents[0]) if len(parents) == 1 else None
@@ -129,21 +147,7 @@ def announce(
             begun = f"00-{head.trace_id}-{parent_id}-01"
             traces = [(_TRACEPARENT, begun.encode())]
         kept += traces
-    head.headers = kept
-
-
-def _sorted_out(watched: HeaderList, kept: HeaderList) -> tuple[HeaderList, HeaderList, HeaderList]:
-    """Lines about the origin, those about the trace, and the rest without what Connection names."""
-    named: set[bytes] = set()
-    for name, value in watched:
-        if name == b"connection":
-            named.update([part.strip().lower() for part in value.split(b",")])
-    named -= _KEPT
-    came = [line for line in watched if line[0] in _ORIGIN and line[0] not in named]
-    traces = [line for line in watched if line[0] in _TRACING and line[0] not in named]
-    if named - _PLAIN:
-        kept = [line for line in kept if line[0] not in named]
-    return came, traces, kept
+    head.headers = Announced(kept, told)
 
 
 def _is_sound(trace: re.Match[bytes]) -> bool:

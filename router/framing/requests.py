@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from router.framing.events import RequestEvent
 
 _READ: Final = frozenset(
-    (b"host", b"content-length", b"transfer-encoding", b"expect", b"content-encoding")
+    (
+        *(b"host", b"content-length", b"transfer-encoding", b"expect", b"content-encoding"),
+        b"connection",
+    )
 )
 _HOST: Final = re.compile(
     rb"(?:\[[0-9A-Fa-f:.]{2,64}\]|[A-Za-z0-9._~%!$&'()*+,;=-]*)(?::[0-9]{0,5})?"
@@ -101,46 +104,42 @@ class RequestParser(Collector[RequestMark]):
         self._complete_head(method, parser.get_http_version())
 
     def _complete_head(self, method: bytes, version: str) -> None:
-        hosts: list[bytes] = []
-        length = coding = expects = encoding = b""
+        seen: dict[bytes, bytes] = {}
+        n_hosts = 0
         for name, value in self._headers:
-            if name not in _READ:
-                continue
-            if name == b"host":
-                hosts.append(value)
-            elif name == b"content-length":
-                length = value
-            elif name == b"transfer-encoding":
-                coding = _listed(coding, value)
-            elif name == b"expect":
-                expects = _listed(expects, value)
-            else:
-                encoding = _listed(encoding, value)
-        fault = _fault(version, len(hosts), coding, length) or self._host_fault(hosts)
-        target, target_fault = self._target(method, hosts)
-        if fault or target_fault:
-            self._fail("bad-request", fault or target_fault, 400)
-            return
+            if name in _READ:
+                n_hosts += name == b"host"
+                value = value.lower()  # noqa: PLW2901 - all of them are the same in any case
+                seen[name] = seen[name] + b"," + value if name in seen else value
+        host, length = seen.get(b"host", b""), seen.get(b"content-length", b"")
+        coding, expects = seen.get(b"transfer-encoding", b""), seen.get(b"expect", b"")
+        encoding, target = seen.get(b"content-encoding", b""), self._url
+        fault = _fault(version, n_hosts, coding, length) or self._host_fault(host)
+        if not fault and (target[0] != _SLASH or b"#" in target):
+            target, fault = _rare_target(target, method, host if n_hosts else None)
         if version == "1.0":  # RFC 9110, 10.1.1: what is expected is ignored
             expects = b""
+        if fault:
+            self._fail("bad-request", fault, 400)
         elif expects and expects != b"100-continue":
             what = "Only 100-continue can be expected of this server."
             self._fail("expectation-failed", what, 417)
-            return
-        self._events.append(
-            RequestHead(
-                method,
-                target,
-                self._headers,
-                int(length) if length else None,
-                bool(coding),
-                self._keep_alive,
-                bool(expects),
-                version,
-                hosts[0] if hosts else b"",
-                b"" if encoding == b"identity" else encoding,
+        else:
+            self._events.append(
+                RequestHead(
+                    method,
+                    target,
+                    self._headers,
+                    int(length) if length else None,
+                    bool(coding),
+                    self._keep_alive,
+                    bool(expects),
+                    version,
+                    host,
+                    b"" if encoding == b"identity" else encoding,
+                    seen.get(b"connection", b""),
+                )
             )
-        )
 
     def on_message_complete(self) -> None:
         """llhttp: the request is whole."""
@@ -159,41 +158,33 @@ class RequestParser(Collector[RequestMark]):
             400,
         )
 
-    def _host_fault(self, hosts: list[bytes]) -> str:
+    def _host_fault(self, host: bytes) -> str:
         """What is wrong with a Host; "" if nothing (RFC 9112, 3.2)."""
-        if not hosts or hosts[0] == self._host:
+        if host == self._host:
             return ""
-        host = hosts[0]
         if _HOST.fullmatch(host) is None:
             return "The Host header is not a name or an address with an optional port."
         self._host = host
         return ""
 
-    def _target(self, method: bytes, hosts: list[bytes]) -> tuple[bytes, str]:
-        """The target in origin form, and what is wrong with it, "" if nothing (RFC 9112, 3.2)."""
-        url = self._url
-        if b"#" in url:
-            return url, "A request target has no fragment (#)."
-        if url[0] == _SLASH:
-            return url, ""
-        if url == b"*":
-            return url, "" if method == b"OPTIONS" else "Only OPTIONS has the target *."
-        scheme, _, rest = url.partition(b"://")
-        ends = [at for at in (rest.find(b"/"), rest.find(b"?")) if at >= 0]
-        end = min(ends, default=len(rest))
-        if scheme.lower() not in _SCHEMES:
-            return url, "The target is neither a path nor an http URL."
-        authority = rest[:end].lower()
-        if not end or any(authority != host.lower() for host in hosts):
-            # Whoever routed this by one of the two names did not mean the other.
-            return url, "The target's host is not that of the Host header."
-        path = rest[end:]
-        return (path if path.startswith(b"/") else b"/" + path), ""
 
-
-def _listed(before: bytes, value: bytes) -> bytes:
-    """A list header's lines as one value, in lower case."""
-    return value.lower() if not before else before + b"," + value.lower()
+def _rare_target(url: bytes, method: bytes, host: bytes | None) -> tuple[bytes, str]:
+    """A target that is no plain path: in origin form, and what is wrong with it, "" if nothing."""
+    if b"#" in url:
+        return url, "A request target has no fragment (#)."
+    if url == b"*":
+        return url, "" if method == b"OPTIONS" else "Only OPTIONS has the target *."
+    scheme, _, rest = url.partition(b"://")
+    ends = [at for at in (rest.find(b"/"), rest.find(b"?")) if at >= 0]
+    end = min(ends, default=len(rest))
+    if scheme.lower() not in _SCHEMES:
+        return url, "The target is neither a path nor an http URL."
+    authority = rest[:end].lower()
+    if not end or host not in (None, authority):
+        # Whoever routed this by one of the two names did not mean the other.
+        return url, "The target's host is not that of the Host header."
+    path = rest[end:]
+    return (path if path.startswith(b"/") else b"/" + path), ""
 
 
 def _refusal(refused: str, data: bytes) -> str:

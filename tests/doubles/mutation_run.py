@@ -109,6 +109,8 @@ class MutationRun:
                     answer = sound_answer(dice, own)
                     if self._mutates_answers and dice.randrange(8):
                         answer = mutated(dice, answer)
+                        if dice.randrange(6) == 0:  # nobody asked for a second one
+                            answer += sound_answer(dice, own)
                     for part in pieces(dice, answer):
                         link.feed(part)
                     if dice.randrange(3) == 0 or b"content-length" not in answer:

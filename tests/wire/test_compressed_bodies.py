@@ -192,7 +192,7 @@ async def test_a_client_that_leaves_while_its_body_is_decoded(
         await rig.door.stop()
         assert rig.door._door.arriving_bytes == 0
         assert rig.door._door.clients == {}
-        assert rig.notes.turned == []
+        assert {code for code, *_ in rig.notes.turned} <= {"shutting-down"}
 
 
 async def test_the_loop_runs_on_while_a_large_body_is_decoded(
