@@ -211,7 +211,7 @@ class Exchange:
             self._door.core.began(place.ticket, self._door.now_s())
         record = place.ticket.record
         self._door.holders.learn(
-            reader.kept_id, record.replica_id, record.session_key, record.tenant
+            reader.kept_id, record.replica_id, record.session_key, owner=record.tenant
         )
         fields = answer.fields(reader, place.ticket)
         self._last = data = reader.take()

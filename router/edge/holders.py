@@ -25,11 +25,11 @@ _ID_LENGTH_MAX: Final = 128
 
 
 class Holder(NamedTuple):
-    """Where a response is, and whose it is."""
+    """Where a response is, in which session it was made, and who alone may ask for it ("": anybody)."""
 
     replica_id: str
     session_key: str
-    tenant: str = ""
+    owner: str
 
 
 class Holders:
@@ -42,12 +42,14 @@ class Holders:
     def __len__(self) -> int:
         return len(self._known)
 
-    def learn(self, response_id: str, replica_id: str, session_key: str, tenant: str = "") -> None:
-        """A replica has said that it made this response for a tenant, and keeps it; "" is none."""
+    def learn(
+        self, response_id: str, replica_id: str, session_key: str, *, owner: str = ""
+    ) -> None:
+        """A replica has said that it made this response, and keeps it; "" is none."""
         if not 0 < len(response_id) <= _ID_LENGTH_MAX:
             return
         known = self._known
-        known[response_id] = Holder(replica_id, session_key, tenant)
+        known[response_id] = Holder(replica_id, session_key, owner)
         known.move_to_end(response_id)
         if len(known) > self._holders_max:
             known.popitem(last=False)
@@ -59,24 +61,25 @@ class Holders:
         replica: Callable[[str], object | None],
         *,
         is_unnamed: bool | None = None,
+        owner: str = "",
     ) -> None:
         """Let a request go where its response is kept, as a part of the session that made it.
 
         Unless it names another: ``is_unnamed`` says so where its key is no longer the client's own.
 
         ``replica`` answers None for a replica that the fleet has lost. Changes ``facts``, if the
-        request is about a response at all. Another tenant's response is one that nobody keeps.
+        request is about a response at all.
 
         Raises:
-            ClientError: nobody is known to keep it (``unknown-response``).
+            ClientError: nobody is known to keep it for this ``owner`` (``unknown-response``).
         """
         if not response_id:
             return
         holder = self._known.get(response_id)
-        is_lost = holder is not None and replica(holder.replica_id) is None
-        if is_lost:
+        if holder is not None and replica(holder.replica_id) is None:
             del self._known[response_id]
-        if holder is None or is_lost or holder.tenant != facts.tenant:
+            holder = None
+        if holder is None or holder.owner != owner:
             raise ClientError(
                 "unknown-response", f"Response with id '{response_id[:_ID_LENGTH_MAX]}' not found."
             )

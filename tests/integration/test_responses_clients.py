@@ -126,7 +126,7 @@ def test_what_is_unknown_is_the_clients_own_exception(client: openai.OpenAI) -> 
         client.responses.create(model=MODEL, input="x", previous_response_id="resp_unknown")
     with pytest.raises(openai.NotFoundError) as other:
         client.responses.create(model="another", input="x")
-    assert "No replica serves a model" in str(other.value)
+    assert "another" in str(other.value)
     with pytest.raises(openai.BadRequestError):
         client.responses.create(model=MODEL, input=[{"type": "invented"}])  # type: ignore[list-item]
 

@@ -328,7 +328,7 @@ async def test_other_methods(table: Mapping[str, Dialect], method: str) -> None:
         await client.send(asked(method, KEPT))
         head = await client.read_until(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 405 ")
-    assert b"allow: GET, POST, DELETE\r\n" in head
+    assert b"\r\nallow: GET, " in head
 
 
 async def test_a_holder_that_fails_is_not_replaced(table: Mapping[str, Dialect]) -> None:

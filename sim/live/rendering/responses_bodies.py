@@ -96,7 +96,9 @@ class ResponsesBody(msgspec.Struct):
         choice = self.tool_choice
         if isinstance(choice, str):
             return choice
-        name = choice.get("name") or (choice.get("function") or {}).get("name")
+        function = choice.get("function")
+        named = function.get("name") if isinstance(function, dict) else None
+        name = choice.get("name") or named
         if choice.get("type") in ("function", "custom") and name:
             return {"type": choice["type"], "name": name}
         return "auto"
@@ -110,6 +112,13 @@ def responses_prompt(
     Raises:
         BadBodyError: an item that is not known, or a tool choice that names no declared tool.
     """
+    try:
+        return _prompt(body, defaults, history)
+    except (TypeError, AttributeError) as error:  # SGLang takes these for the client's too
+        raise BadBodyError(f"{error} None") from error
+
+
+def _prompt(body: ResponsesBody, defaults: TemplateDefaults, history: Iterable[Item]) -> Prompt:
     messages = [] if not body.instructions else [_system(body.instructions)]
     messages += [shown for item in (*history, *body.items) if (shown := _message(item)) is not None]
     messages = _merged(messages)

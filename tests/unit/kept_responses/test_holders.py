@@ -56,6 +56,17 @@ def test_a_response_goes_with_its_replica() -> None:
     assert len(holders) == 0
 
 
+def test_a_response_is_its_owners_alone() -> None:
+    holders = Holders()
+    holders.learn("resp_1", "r1", "session", owner="ann")
+    for owner in ("", "bob"):
+        with pytest.raises(ClientError):
+            holders.bind(facts(), "resp_1", present, owner=owner)
+    request = facts()
+    holders.bind(request, "resp_1", present, owner="ann")
+    assert request.bound_to == "r1"
+
+
 def test_what_is_no_id_is_not_learned() -> None:
     holders = Holders()
     holders.learn("", "r1", "session")
@@ -84,15 +95,3 @@ def test_the_last_ones_used_are_remembered(steps: list[tuple[bool, int]], holder
         request = facts()
         holders.bind(request, f"resp_{number}", present)
         assert request.bound_to == f"r{number}"
-
-
-def test_another_tenants_response_is_one_that_nobody_keeps() -> None:
-    holders = Holders()
-    holders.learn("resp_1", "r1", "a/session", "a")
-    stranger, owner = facts("b/chain:1"), facts("a/resp_1")
-    stranger.tenant, owner.tenant = "b", "a"
-    with pytest.raises(ClientError, match="not found"):
-        holders.bind(stranger, "resp_1", present, is_unnamed=True)
-    assert stranger.bound_to == ""
-    holders.bind(owner, "resp_1", present, is_unnamed=True)
-    assert (owner.bound_to, owner.session_key) == ("r1", "a/session")
