@@ -10,7 +10,7 @@ exchange ends.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from router.edge.answering import Answer
 from router.edge.answers import relayed_fields
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from router.edge.upstream import UpstreamConnection
     from router.errors import RouterError, UpstreamError
     from router.framing.events import RequestHead, ResponseEvent
-
-
-_BODILESS: Final = (204, 304)
 
 
 class Exchange:
@@ -220,12 +217,9 @@ class Exchange:
         self._last = data = reader.take()
         if reader.is_end:
             self._settle(reader, failure)
-        if reader.is_stream or not reader.is_end:
-            relay.stream(fields, data, is_last=reader.is_end)
-        elif head.status in _BODILESS:
-            relay.bodiless(fields)
-        else:
-            relay.whole(fields, data)
+        relay.pass_on(
+            fields, data, status=head.status, is_stream=reader.is_stream, is_whole=reader.is_end
+        )
 
     @property
     def _answer(self) -> Answer:

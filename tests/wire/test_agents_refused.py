@@ -155,6 +155,27 @@ async def test_an_agent_is_refused_with_what_it_comes_back_on(
 
 
 @pytest.mark.parametrize("agent", AGENTS)
+async def test_the_time_is_that_of_the_real_backlog(
+    table: Mapping[str, Dialect], agent: str
+) -> None:
+    sent = AGENTS[agent]
+    async with (
+        ScriptedReplica(answers("full-replica-503", sent)) as replica,
+        ScriptedReplica(answers("full-replica-503", sent)) as other,
+        front_door(replica.port, other.port, dialects=table, limits=NOT_HELD) as rig,
+        client_of(rig.port) as client,
+    ):
+        for replica_id, backlog_s in (("r0", 7.3), ("r1", 90.0)):
+            known = rig.core.fleet.get(replica_id)
+            assert known is not None
+            rig.core.fleet.set_foreign(known, 0, backlog_s)
+        await client.send(sent.raw)
+        answer = await client.read()
+        assert answer.headers["retry-after"] == "8"
+        assert answer.headers.get("retry-after-ms") == ("7300" if agent == "opencode" else None)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
 async def test_a_failure_after_the_first_event_is_an_event(
     table: Mapping[str, Dialect], agent: str
 ) -> None:
