@@ -29,7 +29,7 @@ class Entry(Protocol):
     """A further condition of being let in: a tenant's limits."""
 
     def admit(self, now_s: float) -> None:
-        """Let the request in; asked again while it waits, until it has been let in once.
+        """Let the request in; asked again while it waits. Repeating it changes nothing.
 
         Raises:
             Refused: not now (``tenant-limit``, with the time after which it may).
@@ -117,14 +117,11 @@ class Placement:
         Raises:
             Refused: no replica can take it, and it may not wait.
         """
-        door, facts = self._door, self.facts
-        assert facts is not None
+        door = self._door
         self.started_s = now_s
         door.budget.n_asked += 1
         try:
-            if self._entry is not None:
-                self._admit(self._entry, now_s)
-            self.ticket = door.core.arrive(facts, now_s)
+            self._let_in(now_s)
         except Refused as refusal:
             if not self.hold(refusal, waiter, now_s):
                 raise
@@ -208,16 +205,13 @@ class Placement:
 
     def find_room(self, waiter: Waiter, now_s: float) -> bool | None:
         """Place it, if there is room: True if it is placed, None if there is room for others only."""
-        door, wait, facts = self._door, self.wait, self.facts
+        door, wait = self._door, self.wait
         assert wait is not None
-        assert facts is not None
         is_full = wait.awaits_fleet and door.core.fleet.view().is_empty
         if is_full or door.is_draining:
             return False
         try:
-            if self._entry is not None:
-                self._admit(self._entry, now_s)
-            self.ticket = door.core.arrive(facts, now_s)
+            self._let_in(now_s)
         except Refused as refusal:
             wait.refusal = refusal
             wait.pause(now_s)
@@ -232,9 +226,11 @@ class Placement:
             self._door.room.leave(waiter)
             self._door.observer.noted(how)
 
-    def _admit(self, entry: Entry, now_s: float) -> None:
-        entry.admit(now_s)
-        self._entry = None
+    def _let_in(self, now_s: float) -> None:
+        assert self.facts is not None
+        if self._entry is not None:
+            self._entry.admit(now_s)
+        self.ticket = self._door.core.arrive(self.facts, now_s)
 
     def _take_back(self, error: RouterError) -> None:
         body = self.body
