@@ -113,9 +113,9 @@ class EventTap(Reading):
             begun_at = end
         word_at = len(block)
         for word in self._words:
-            at = block.find(word, begun_at, word_at)
-            if at >= 0:
-                word_at = at
+            # Searching backwards is twice as fast, and nearly always finds nothing.
+            if block.rfind(word, begun_at, word_at) >= 0:
+                word_at = block.find(word, begun_at, word_at)
         if word_at == len(block):
             return kept + block[begun_at:] if begun_at else block
         # The event that holds the word begins after the last end before it.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from router.edge.answers import error_fields, placement_fields, relayed_fields, waiting_fields
-from router.edge.reading import RETRIED, with_time
+from router.edge.reading import with_time
 from router.edge.relay import EVENT_ENDS, HEARTBEAT, PING
-from router.framing.events import ResponseHead
 
 if TYPE_CHECKING:
     from router.core import Ticket
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from router.edge.relay import Relay
     from router.errors import RouterError
 
-_BODILESS: Final = (204, 304)
 _PINGED: Final = "anthropic-messages"
 """The dialect whose streams have an event for this; elsewhere it is a comment."""
 
@@ -34,36 +33,16 @@ class Answer:
         self._request_id = request_id
         self._beat_s = 0.0
 
-    def fields(self, reader: AnswerReader, ticket: Ticket) -> bytes:
-        """The head of a replica's answer; of a refusal as this agent understands it."""
-        head = reader.head
+    def refused_fields(self, reader: AnswerReader, ticket: Ticket) -> bytes:
+        """The head of a replica's own refusal, as this agent understands it."""
+        head, failure = reader.head, reader.failure()
         assert head is not None
-        if head.status not in RETRIED:
-            return relayed_fields(head, ticket, self._request_id)
-        failure = reader.failure()
         assert failure is not None
         told = self._place.manners.told(with_time(failure, self._door.core))
-        as_told = ResponseHead(
-            told.http_status,
-            head.headers,
-            head.content_length,
-            head.is_chunked,
-            head.is_eof_framed,
-        )
+        as_told = replace(head, status=told.http_status)
         wait_s = told.retry_after_s
         fields = relayed_fields(as_told, ticket, self._request_id, retry_after_s=wait_s)
         return fields + self._place.manners.fields(told)
-
-    def begin(self, fields: bytes, data: bytes, reader: AnswerReader) -> None:
-        """Send a replica's answer, or its beginning."""
-        head = reader.head
-        assert head is not None
-        if reader.is_stream or not reader.is_end:
-            self._relay.stream(fields, data, is_last=reader.is_end)
-        elif head.status in _BODILESS:
-            self._relay.bodiless(fields)
-        else:
-            self._relay.whole(fields, data)
 
     def cut(self, error: RouterError, *, rest: bytes, last: bytes, is_stream: bool) -> None:
         """Break off an answer that has begun: what is left of it, then the error as an event."""

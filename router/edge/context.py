@@ -120,3 +120,8 @@ class Door:
     def __post_init__(self) -> None:
         self.room = WaitingRoom(self.limits.hold, self.now_s)
         self.budget = RetryBudget(self.limits.retry)
+
+    def sweep(self, now_s: float) -> None:
+        """Let time pass: who waits may have room now."""
+        self.budget.turn(now_s)
+        self.room.call(now_s)

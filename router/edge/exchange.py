@@ -13,10 +13,11 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from router.edge.answering import Answer
+from router.edge.answers import relayed_fields
 from router.edge.context import Pressure
 from router.edge.line import Line
 from router.edge.placing import Move, Placement
-from router.edge.reading import AnswerReader, Step, outcome_of, with_time
+from router.edge.reading import RETRIED, AnswerReader, Step, outcome_of, with_time
 from router.edge.relay import EVENT_ENDS, SILENT_S
 from router.edge.tries import who
 from router.errors import (
@@ -44,7 +45,6 @@ class Exchange:
     """One request of one client, from its whole body to its last byte."""
 
     __slots__ = (
-        "_answer",
         "_client",
         "_deadline_s",
         "_door",
@@ -60,6 +60,7 @@ class Exchange:
         "_request",
         "_request_id",
         "_send",
+        "_words",
     )
 
     def __init__(
@@ -78,7 +79,7 @@ class Exchange:
         self._request = request
         self._request_id = request_id
         self._place = Placement(door, dialect, request, visit)
-        self._answer = Answer(door, relay, self._place, request_id)
+        self._words: Answer | None = None
         self._relay = relay
         self._send = relay.send
         self._last = b""
@@ -192,32 +193,46 @@ class Exchange:
 
     def _begin(self, reader: AnswerReader) -> None:
         """Send the head with the first bytes; from here on nothing is tried again."""
-        place, answer = self._place, self._answer
+        place, relay, head = self._place, self._relay, reader.head
         assert place.ticket is not None
+        assert head is not None
         failure = reader.failure()
         if reader.is_stream and failure is not None and not reader.has_begun:
             # The client gets the error as a status it can act on, or as an event if it is too late.
             self._give_up(failure)
             return
-        if self._relay.is_open and not reader.is_stream:
+        if relay.is_open and not reader.is_stream:
             # Comments were sent: the status of this answer can only be told in an event.
             what = "The replica did not answer with a stream."
             self._give_up(failure or UpstreamStatus("upstream-status", what))
             return
         self._flow = reader.flow
         place.body = b""
-        place.leave(self, Pressure.HELD_PLACED)
+        if place.wait is not None:
+            place.leave(self, Pressure.HELD_PLACED)
         if reader.has_begun:
             self._door.core.began(place.ticket, self._door.now_s())
         record = place.ticket.record
         self._door.holders.learn(
             reader.kept_id, record.replica_id, record.session_key, owner=record.tenant
         )
-        fields = answer.fields(reader, place.ticket)
+        if head.status in RETRIED:
+            fields = self._answer.refused_fields(reader, place.ticket)
+        else:
+            fields = relayed_fields(head, place.ticket, self._request_id)
         self._last = data = reader.take()
         if reader.is_end:
             self._settle(reader, failure)
-        answer.begin(fields, data, reader)
+        relay.pass_on(
+            fields, data, status=head.status, is_stream=reader.is_stream, is_whole=reader.is_end
+        )
+
+    @property
+    def _answer(self) -> Answer:
+        """What the client is told besides a replica's answer; most are told nothing else."""
+        if self._words is None:
+            self._words = Answer(self._door, self._relay, self._place, self._request_id)
+        return self._words
 
     # Failing
 

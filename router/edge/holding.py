@@ -75,46 +75,46 @@ class Wait:
 
 
 class WaitingRoom:
-    """Who waits, in the order in which they came."""
+    """Who is ``waiting``, in the order in which they came."""
 
-    __slots__ = ("_is_rung", "_limits", "_now_s", "_waiting", "n_bytes")
+    __slots__ = ("_is_rung", "_limits", "_now_s", "n_bytes", "waiting")
 
     def __init__(self, limits: HoldLimits, now_s: Callable[[], float]) -> None:
         self._limits = limits
         self._now_s = now_s
-        self._waiting: dict[Waiter, Wait] = {}
+        self.waiting: dict[Waiter, Wait] = {}
         self._is_rung = False
         self.n_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def enter(self, waiter: Waiter, wait: Wait) -> bool:
         """Let a request wait; False if there are enough."""
         limits = self._limits
-        if len(self._waiting) >= limits.requests_max:
+        if len(self.waiting) >= limits.requests_max:
             return False
         if self.n_bytes + wait.n_bytes > limits.bytes_max:
             return False
-        self._waiting[waiter] = wait
+        self.waiting[waiter] = wait
         self.n_bytes += wait.n_bytes
         return True
 
     def leave(self, waiter: Waiter) -> None:
         """It waits no more."""
-        wait = self._waiting.pop(waiter, None)
+        wait = self.waiting.pop(waiter, None)
         if wait is not None:
             self.n_bytes -= wait.n_bytes
 
     def ring(self) -> None:
         """Something became free: who waits goes before who comes next."""
-        if self._waiting and not self._is_rung:
+        if self.waiting and not self._is_rung:
             self._is_rung = True
             asyncio.get_running_loop().call_soon(self._answer_bell)
 
     def call(self, now_s: float) -> None:
         """Let those that are due try again, until one finds that there is no room."""
-        for waiter, wait in list(self._waiting.items()):
+        for waiter, wait in list(self.waiting.items()):
             if wait.due_s > now_s:
                 continue
             try:

@@ -10,7 +10,7 @@ from router.dialect.agents import manners_of
 from router.edge.context import Pressure
 from router.edge.holding import Wait, wait_s
 from router.edge.opening import opened
-from router.edge.tries import Tries, costs_work, may_repeat
+from router.edge.tries import costs_work, may_go_on, may_have_started, may_repeat
 from router.errors import Refused, UpstreamStatus
 from router.state.health import State
 from router.state.history import Outcome
@@ -37,18 +37,18 @@ class Move(Enum):
 class Placement:
     """One request before the core: its facts, what is forwarded of it, and its ticket.
 
-    ``ticket`` is None until it is placed, and while it waits. ``again_s`` is when it is to be sent
+    ``ticket`` is None until it is placed, and while it waits; ``wait`` is there from when it was held
+    until it is answered. ``again_s`` is when it is to be sent
     once more, infinite unless a move said ``LATER``.
     """
 
     __slots__ = (
         "_door",
         "_manners",
+        "_n_started",
         "_request",
         "_request_id",
-        "_tries",
         "_visit",
-        "_wait",
         "again_s",
         "body",
         "dialect",
@@ -58,6 +58,7 @@ class Placement:
         "started_s",
         "strips_usage",
         "ticket",
+        "wait",
     )
 
     def __init__(
@@ -69,8 +70,8 @@ class Placement:
         self.dialect = dialect
         self._request = request
         self._manners: Manners | None = None
-        self._tries = Tries(door.limits)
-        self._wait: Wait | None = None
+        self._n_started = 0
+        self.wait: Wait | None = None
         self.facts: PromptFacts | None = None
         self.ticket: Ticket | None = None
         self.body = self.fields = b""
@@ -110,12 +111,11 @@ class Placement:
         Raises:
             Refused: no replica can take it, and it may not wait.
         """
-        door, facts = self._door, self.facts
-        assert facts is not None
+        door = self._door
         self.started_s = now_s
-        door.budget.count(now_s)
+        door.budget.n_asked += 1
         try:
-            self._enter(facts, now_s)
+            self._let_in(now_s)
         except Refused as refusal:
             if not self.hold(refusal, waiter, now_s):
                 raise
@@ -128,7 +128,8 @@ class Placement:
         """Let the core place a failed request anew, within its tries and the budget of all."""
         door, ticket = self._door, self.ticket
         assert ticket is not None
-        if not self._tries.may_go_on(error, ticket):
+        self._n_started += may_have_started(error)
+        if not may_go_on(door.limits, ticket, error, self._n_started):
             door.core.blame(ticket, error, now_s)
             return Move.STAYS
         if costs_work(error) and not door.budget.take(now_s):
@@ -154,29 +155,30 @@ class Placement:
         self.body = b""
         now_s = door.now_s()
         door.observer.finished(door.core.finish(ticket, outcome, now_s, usage=usage, error=error))
-        door.room.ring()
+        if door.room.waiting:
+            door.room.ring()
 
     # At the door
 
     @property
     def is_waiting(self) -> bool:
         """It is at the door now."""
-        return self._wait is not None and self.ticket is None
+        return self.wait is not None and self.ticket is None
 
     @property
     def refusal(self) -> RouterError:
         """Why it waits."""
-        assert self._wait is not None
-        return self._wait.refusal
+        assert self.wait is not None
+        return self.wait.refusal
 
     def is_over(self, now_s: float) -> bool:
         """It has waited long enough."""
-        assert self._wait is not None
-        return now_s >= self._wait.until_s
+        assert self.wait is not None
+        return now_s >= self.wait.until_s
 
     def hold(self, refusal: RouterError, waiter: Waiter, now_s: float) -> bool:
         """Let it wait for room, if its agent or the settings want that; False if it may not."""
-        door, wait = self._door, self._wait
+        door, wait = self._door, self.wait
         if wait is None:
             allowed_s = wait_s(door.limits.hold, refusal, self.manners)
             if not allowed_s:
@@ -186,9 +188,9 @@ class Placement:
             return False
         if now_s >= wait.until_s or not door.room.enter(waiter, wait):
             return False
-        if self._wait is None:
+        if self.wait is None:
             door.observer.noted(Pressure.HELD)
-        self._wait = wait
+        self.wait = wait
         wait.refusal = refusal
         if self.ticket is not None:
             wait.pause(now_s)
@@ -197,14 +199,13 @@ class Placement:
 
     def find_room(self, waiter: Waiter, now_s: float) -> bool | None:
         """Place it, if there is room: True if it is placed, None if there is room for others only."""
-        door, wait, facts = self._door, self._wait, self.facts
+        door, wait = self._door, self.wait
         assert wait is not None
-        assert facts is not None
         is_full = wait.awaits_fleet and door.core.fleet.view().is_empty
         if is_full or door.is_draining:
             return False
         try:
-            self._enter(facts, now_s)
+            self._let_in(now_s)
         except Refused as refusal:
             wait.refusal = refusal
             wait.pause(now_s)
@@ -214,16 +215,17 @@ class Placement:
 
     def leave(self, waiter: Waiter, how: Pressure) -> None:
         """It waits no more, nor will it again."""
-        if self._wait is not None:
-            self._wait = None
+        if self.wait is not None:
+            self.wait = None
             self._door.room.leave(waiter)
             self._door.observer.noted(how)
 
-    def _enter(self, facts: PromptFacts, now_s: float) -> None:
+    def _let_in(self, now_s: float) -> None:
+        assert self.facts is not None
         visit = self._visit
         if visit is not None:
             visit.admit(now_s)
-        self.ticket = self._door.arrive(facts, now_s, self._request, self._request_id)
+        self.ticket = self._door.arrive(self.facts, now_s, self._request, self._request_id)
         if visit is not None:
             visit.placed(self.ticket, len(self.body))
 

@@ -16,6 +16,7 @@ EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
 SILENT_S: Final = 1.0
 """A stream without a byte for so long does not find out by itself whether its client is there."""
 
+_BODILESS: Final = (204, 304)
 _COMMENT: Final = b":\n\n"
 
 _CLOSE: Final = b"connection: close\r\n"
@@ -122,6 +123,17 @@ class Relay:
             self.end(data)
         else:
             self.send(data)
+
+    def pass_on(
+        self, fields: bytes, data: bytes, *, status: int, is_stream: bool, is_whole: bool
+    ) -> None:
+        """Begin a replica's answer, and end it if it is whole."""
+        if is_stream or not is_whole:
+            self.stream(fields, data, is_last=is_whole)
+        elif status in _BODILESS:
+            self.bodiless(fields)
+        else:
+            self.whole(fields, data)
 
     def send(self, data: bytes) -> None:
         """The next bytes of the stream; may be empty."""

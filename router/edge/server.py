@@ -141,7 +141,7 @@ class FrontDoor:
         door = self._door
         self._timer = asyncio.get_running_loop().call_later(door.limits.sweep_s, self._sweep)
         now_s = door.now_s()
-        door.room.call(now_s)
+        door.sweep(now_s)
         for connection in list(door.connections):
             connection.sweep(now_s)
         door.pool.sweep(now_s)

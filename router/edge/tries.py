@@ -19,67 +19,54 @@ with a replica arrived within the last minute."""
 
 
 class RetryBudget:
-    """Counts requests and retries of the last minute."""
+    """Counts requests and retries of the last minute; whoever asks adds to ``n_asked`` itself."""
 
-    __slots__ = ("_limits", "_n_asked", "_n_taken", "_past", "_slot_ends_s")
+    __slots__ = ("_limits", "_n_taken", "_past", "_slot_ends_s", "n_asked")
 
     def __init__(self, limits: RetryLimits) -> None:
         self._limits = limits
         self._past: deque[tuple[int, int]] = deque(maxlen=_SLOTS)
-        self._n_asked = 0
         self._n_taken = 0
         self._slot_ends_s = float("-inf")
-
-    def count(self, now_s: float) -> None:
-        """A request came in."""
-        if now_s >= self._slot_ends_s:
-            self._turn(now_s)
-        self._n_asked += 1
+        self.n_asked = 0
 
     def take(self, now_s: float) -> bool:
         """Whether one more retry is within the budget; it is then counted."""
-        if now_s >= self._slot_ends_s:
-            self._turn(now_s)
-        n_asked = self._n_asked + sum([asked for asked, _ in self._past])
+        self.turn(now_s)
+        n_asked = self.n_asked + sum([asked for asked, _ in self._past])
         n_taken = self._n_taken + sum([taken for _, taken in self._past])
         if n_taken >= self._limits.floor + self._limits.share * n_asked:
             return False
         self._n_taken += 1
         return True
 
-    def _turn(self, now_s: float) -> None:
-        """Begin a new slot; what is a minute old is forgotten."""
+    def turn(self, now_s: float) -> None:
+        """Let time pass, at least a few times a slot: what is a minute old is forgotten."""
+        if now_s < self._slot_ends_s:
+            return
         slot_s = _WINDOW_S / _SLOTS
-        self._past.append((self._n_asked, self._n_taken))
-        self._n_asked = self._n_taken = 0
-        if now_s - self._slot_ends_s >= _WINDOW_S:
-            self._past.clear()
-        else:
-            for _ in range(int((now_s - self._slot_ends_s) / slot_s)):
-                self._past.append((0, 0))
+        self._past.append((self.n_asked, self._n_taken))
+        self.n_asked = self._n_taken = 0
+        n_missed = (now_s - self._slot_ends_s) / slot_s
+        self._past.extend([(0, 0)] * min(_SLOTS, int(min(n_missed, _SLOTS))))
         self._slot_ends_s = now_s + slot_s
 
 
-class Tries:
-    """Counts the tries of one request; those that may have started on it count apart.
+def may_have_started(error: UpstreamError) -> bool:
+    """A replica that refused the request, or could not be reached, did not start on it."""
+    return not isinstance(error, (ConnectFailed, UpstreamStatus))
 
-    A replica that refused it, or could not be reached, did not start.
+
+def may_go_on(limits: EdgeLimits, ticket: Ticket, error: UpstreamError, n_started: int) -> bool:
+    """Whether the request may be sent again after this failure, as far as its own tries go.
+
+    ``n_started`` are those of them that may have started on it, the failed one included.
     """
-
-    __slots__ = ("_limits", "_n_started")
-
-    def __init__(self, limits: EdgeLimits) -> None:
-        self._limits = limits
-        self._n_started = 0
-
-    def may_go_on(self, error: UpstreamError, ticket: Ticket) -> bool:
-        """Whether the request may be sent again after this failure, as far as its count goes."""
-        limits = self._limits
-        if not isinstance(error, (ConnectFailed, UpstreamStatus)):
-            self._n_started += 1
-            if not limits.is_started_repeated or self._n_started >= limits.started_tries_max:
-                return False
-        return ticket.n_tries < limits.tries_max
+    if may_have_started(error) and not (
+        limits.is_started_repeated and n_started < limits.started_tries_max
+    ):
+        return False
+    return ticket.n_tries < limits.tries_max
 
 
 def costs_work(error: UpstreamError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import TYPE_CHECKING, Final
 
@@ -10,9 +11,12 @@ import pytest
 
 from router.clock import ManualClock
 from router.dialect import agents
+from router.dialect.base import PromptFacts
 from router.edge.limits import EdgeLimits, HoldLimits, RetryLimits
 from router.errors import ClientError, FirstEventTimeout, Refused, UpstreamProtocol
+from router.state.fleet import ReplicaSpec
 from router.state.health import Event
+from router.state.history import Outcome
 from tests.doubles import agent_requests as sent_by
 from tests.doubles.agent_requests import Sent, talk
 from tests.doubles.door_rig import Rig, front_door
@@ -27,7 +31,7 @@ from tests.doubles.scripted_replica import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from router.dialect.base import Dialect
 
@@ -99,15 +103,21 @@ def answers(what: str, sent: Sent) -> Callable[[Call], Awaitable[None]]:
     return script
 
 
-def prepare(what: str, rig: Rig) -> None:
-    """Bring the fleet into the state in which it refuses."""
-    replica = rig.core.fleet.get("r0")
-    assert replica is not None
+@contextlib.contextmanager
+def prepared(what: str, rig: Rig) -> Iterator[None]:
+    """The fleet in the state in which it refuses."""
     if what == "saturated":
-        replica.inflight_max = 0
-        rig.core.fleet._has_limits = True  # there is no setting of zero
-    elif what == "no-replica-ready":
+        port = rig.core.fleet.replicas()[0].spec.port
+        rig.core.members.join(ReplicaSpec("r0", "127.0.0.1", port, inflight_max=1), 0.0)
+        occupant = rig.core.arrive(PromptFacts("openai-chat"), 0.0)
+        yield
+        rig.core.finish(occupant, Outcome.CLIENT_GONE, 0.0)
+        return
+    if what == "no-replica-ready":
         rig.core.members.heard("r0", Event.CONNECT_FAILED, 0.0)
+    elif what == "shutting-down":
+        rig.door._door.is_draining = True  # connected before, asks after
+    yield
 
 
 def told(answer: Answer, sent: Sent) -> str:
@@ -125,10 +135,9 @@ async def test_an_agent_is_refused_with_what_it_comes_back_on(
         ScriptedReplica(answers(what, sent)) as replica,
         front_door(replica.port, dialects=table, limits=NOT_HELD, clock=clock) as rig,
         client_of(rig.port) as client,
+        contextlib.AsyncExitStack() as stack,
     ):
-        prepare(what, rig)
-        if what == "shutting-down":
-            rig.door._door.is_draining = True  # connected before, asks after
+        stack.enter_context(prepared(what, rig))
         asked = asyncio.get_running_loop().create_task(client.send(sent.raw))
         if what == "time-out":
             await rig.policy.asked.wait()
@@ -152,6 +161,27 @@ async def test_an_agent_is_refused_with_what_it_comes_back_on(
         assert replica_now is not None
         if what.startswith("full"):
             assert replica_now.state == "ready"  # being full is no fault of its health
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+async def test_the_time_is_that_of_the_real_backlog(
+    table: Mapping[str, Dialect], agent: str
+) -> None:
+    sent = AGENTS[agent]
+    async with (
+        ScriptedReplica(answers("full-replica-503", sent)) as replica,
+        ScriptedReplica(answers("full-replica-503", sent)) as other,
+        front_door(replica.port, other.port, dialects=table, limits=NOT_HELD) as rig,
+        client_of(rig.port) as client,
+    ):
+        for replica_id, backlog_s in (("r0", 7.3), ("r1", 90.0)):
+            known = rig.core.fleet.get(replica_id)
+            assert known is not None
+            rig.core.fleet.set_foreign(known, 0, backlog_s)
+        await client.send(sent.raw)
+        answer = await client.read()
+        assert answer.headers["retry-after"] == "8"
+        assert answer.headers.get("retry-after-ms") == ("7300" if agent == "opencode" else None)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
