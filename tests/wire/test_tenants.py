@@ -10,6 +10,7 @@ import pytest
 
 from router.clock import ManualClock
 from router.edge.credentials import EdgeSecurity, ReplicaKeys
+from router.edge.limits import EdgeLimits, HoldLimits
 from router.state.fleet import Description, ReplicaSpec
 from router.state.health import Event
 from router.tenants.gate import Gate
@@ -391,3 +392,35 @@ async def test_a_revoked_key_stops_at_once_and_what_runs_goes_on(
         go_on.set()
         assert (await running.read()).status == 200
         assert (await asked(running, get("/v1/models", bearer("a")))).status == 401
+
+
+async def test_codex_waits_for_its_tenants_limit_and_never_sees_429(
+    table: Mapping[str, Dialect],
+) -> None:
+    clock = ManualClock(1000.0)
+    gate = Gate([tenant("limited", requests_per_min_max=1)], clock(), is_isolated=False)
+    request = post(chat(stream=False), extra=bearer("limited") + "User-Agent: codex_cli_rs/1\r\n")
+    for wait_s in (120.0, 0.0):
+        limits = EdgeLimits(sweep_s=0.01, drain_s=2.0, hold=HoldLimits(unretried_s=wait_s))
+        async with (
+            ScriptedReplica(good) as replica,
+            front_door(
+                replica.port,
+                dialects=table,
+                limits=limits,
+                clock=clock,
+                security=EdgeSecurity(gate),
+            ) as rig,
+            client_of(rig.port) as client,
+        ):
+            clock.advance(60.0)
+            assert (await asked(client, request)).status == 200
+            await client.send(request)
+            if wait_s:
+                await until(lambda: rig.notes.pressure["held"] == 1)
+                clock.advance(61.0)
+                assert (await client.read()).status == 200
+                assert len(replica.calls) == 2
+            else:
+                answer = await client.read()
+                assert (answer.status, answer.headers["x-homeport-error"]) == (503, "tenant-limit")
