@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from router.framing.forwarding import Announced
 from router.framing.writing import (
     HOP_BY_HOP,
+    KEYS,
     NOT_FORWARDED,
     clean,
     end_to_end,
@@ -26,7 +27,6 @@ REQUEST_ID: Final = b"x-request-id"
 _VIA: Final = b"x-homeport-via"
 _REQUEST_ID_BYTES_MAX: Final = 128
 
-_KEYS: Final = frozenset((b"authorization", b"x-api-key"))
 _OURS: Final = (
     b"x-homeport-replica",
     b"x-homeport-reason",
@@ -59,9 +59,7 @@ def forwarded_fields(
     if isinstance(headers, Announced):
         told = headers.told
     else:
-        headers = end_to_end(headers, NOT_FORWARDED)
-    if not has_key:
-        headers = [line for line in headers if line[0] not in _KEYS]
+        headers = end_to_end(headers, NOT_FORWARDED if has_key else NOT_FORWARDED | KEYS)
     return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
         lines(headers),
         told,

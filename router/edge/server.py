@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
@@ -64,7 +65,10 @@ class FrontDoor:
             pool=UpstreamPool(limits, security.replica_tls),
             gate=security.gate,
             keys=security.keys,
-            forwarding=forwarding or ForwardingRules(),
+            forwarding=replace(
+                forwarding or ForwardingRules(),
+                is_key_dropped=not security.keys.is_client_forwarded,
+            ),
         )
         self._security = security
         self._server: asyncio.Server | None = None

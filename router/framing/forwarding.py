@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal
 
-from router.framing.writing import NOT_FORWARDED, clean, lines
+from router.framing.writing import KEYS, NOT_FORWARDED, clean, lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,7 @@ _ORIGIN: Final = frozenset(
 _TRACING: Final = frozenset((_TRACEPARENT, _TRACESTATE))
 _WATCHED: Final = _ORIGIN | _TRACING
 _DROPPED: Final = NOT_FORWARDED | _WATCHED
+_DROPPED_WITH_KEYS: Final = _DROPPED | KEYS
 _NAME: Final = itemgetter(0)
 _PLAIN: Final = frozenset((b"", b"keep-alive", b"close"))
 _KEPT: Final = frozenset((b"x-homeport-via",))
@@ -48,12 +49,13 @@ class ForwardingRules:
 
     ``mode``: ``append`` this hop to what a trusted proxy said, and set it where anybody else
     connects; ``set`` this hop always; ``strip`` all of it. ``is_trace_begun``: a request without a
-    sound ``traceparent`` gets a new one.
+    sound ``traceparent`` gets a new one. ``is_key_dropped``: the client's API key is not for replicas.
     """
 
     mode: Mode = "append"
     trusted: tuple[IPv4Network | IPv6Network, ...] = ()
     is_trace_begun: bool = False
+    is_key_dropped: bool = True
 
 
 class Announced(list[tuple[bytes, bytes]]):
@@ -127,7 +129,8 @@ def announce(
     answers 32 random hex digits.
     """
     headers = head.headers
-    kept = [line for line in headers if line[0] not in _DROPPED]
+    dropped = _DROPPED_WITH_KEYS if rules.is_key_dropped else _DROPPED
+    kept = [line for line in headers if line[0] not in dropped]
     traces: HeaderList = []
     if head.connection in _PLAIN and _WATCHED.isdisjoint(map(_NAME, headers)):
         told = peer.told(head.host)

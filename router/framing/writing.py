@@ -25,6 +25,9 @@ HOP_BY_HOP: Final = frozenset(
 )
 """Headers that belong to one connection (RFC 9110, 7.6.1)."""
 
+KEYS: Final = frozenset((b"authorization", b"x-api-key"))
+"""What a client shows who it is by."""
+
 NOT_FORWARDED: Final = HOP_BY_HOP | {
     b"accept-encoding",  # a compressed answer would blind the tap
     b"content-length",
