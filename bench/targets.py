@@ -83,8 +83,8 @@ async def upstreams(answer: Answer, folder: Path, cpus: Cpus) -> AsyncIterator[l
         found = []
         for number in range(N_UPSTREAMS):
             log = folder / f"upstream-{number}.log"
-            process = await stack.enter_async_context(_process(argv, log, cpus.others))
-            found.append(await _announced(process, log, _UPSTREAM_READY))
+            process = await stack.enter_async_context(child(argv, log, cpus.others))
+            found.append(await announced(process, log, _UPSTREAM_READY))
         yield found
 
 
@@ -99,13 +99,13 @@ async def target(
     log = folder / f"{name}.log"
     if name.startswith("homeport"):
         argv = _homeport(replicas, has_log=name == "homeport-log")
-        async with _process(argv, log, cpus.router) as process:
-            yield Started([await _announced(process, log, _ROUTER_READY)], process.pid)
+        async with child(argv, log, cpus.router) as process:
+            yield Started([await announced(process, log, _ROUTER_READY)], process.pid)
         return
     port, spare_port = _free_ports(2)
     place = Place(("127.0.0.1", port), replicas, folder, spare_port)
     argv = command(name, tools, place)
-    async with _process(argv, log, cpus.router) as process:
+    async with child(argv, log, cpus.router) as process:
         await _answering(process, log, place.address)
         yield Started([place.address], process.pid)
 
@@ -129,7 +129,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def _process(
+async def child(
     argv: Sequence[str], log: Path, cpus: set[int] | None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A child whose output goes to a file; it is ended with its user."""
@@ -162,7 +162,7 @@ def child_env() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("HOMEPORT_")}
 
 
-async def _announced(
+async def announced(
     process: asyncio.subprocess.Process, log: Path, pattern: re.Pattern[str]
 ) -> Address:
     """Wait for the line that tells the address."""

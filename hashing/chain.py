@@ -54,3 +54,12 @@ def ends(lengths_bytes: Iterable[int]) -> array[int]:
         OverflowError: the segments hold 4 GiB or more together.
     """
     return array("I", accumulate(lengths_bytes))
+
+
+def scoped(chain: array[int], scope: int) -> array[int]:
+    """A chain that equals no chain of another scope, and up to a link another one of its own."""
+    if not scope or not chain:
+        return chain
+    mask = int.from_bytes(array("Q", (scope,)).tobytes() * len(chain), "little")
+    links = int.from_bytes(chain.tobytes(), "little") ^ mask
+    return array("Q", links.to_bytes(len(chain) * chain.itemsize, "little"))

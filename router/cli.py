@@ -25,11 +25,13 @@ _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 _GROUP: Final = "homeport.commands"
 _CHUNK_BYTES: Final = 64 << 10
 _DIFFERENCES: Final = 5
+_KEY_LINE_MAX: Final = 4096
 _WORDS: Final = {"replica": "URL", "aliases": "NAME=MODEL", "engine_paths": "PATH"}
 """What the values of the flags are that may be repeated."""
 _SUMMARIES: Final = {
     "serve": "run the front door",
     "check": "print the resolved settings, each with its source",
+    "key": "make an API key, or the hash of one",
     "replay": "tell a recording to a fresh core and compare what it decides",
     "emulate": "run emulated SGLang replicas",
     "trace": "show what is in recorded traffic",
@@ -67,6 +69,10 @@ def _usage(commands: dict[str, EntryPoint]) -> str:
             *rows,
         ]
     )
+
+
+def _scheme(has_tls: bool) -> str:  # noqa: FBT001  (the one thing it says)
+    return "https" if has_tls else "http"
 
 
 def _resolve(config: Path | None, flags: dict[str, Any]) -> Resolved:
@@ -130,6 +136,10 @@ def _run(name: str, command: Callable[..., None], arguments: Sequence[str]) -> i
     """Run one command; a mistake is one line and exit code 2."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(command)
+    return _ran(name, app, arguments)
+
+
+def _ran(name: str, app: typer.Typer, arguments: Sequence[str]) -> int:
     try:
         code = app(list(arguments), prog_name=f"homeport {name}", standalone_mode=False)
     except typer.Exit as left:
@@ -155,11 +165,13 @@ def serve(arguments: Sequence[str]) -> int:
         from router.errors import ConfigError
 
         settings = resolved.settings
+        has_tls = settings.tls.cert_file is not None
 
         def announce(port: int, admin_port: int) -> None:
             print(
-                f"router ready url=http://{settings.host}:{port} "
-                f"admin_url=http://{settings.admin_host}:{admin_port} policy={settings.policy}",
+                f"router ready url={_scheme(has_tls)}://{settings.host}:{port} "
+                f"admin_url={_scheme(has_tls and settings.tls.control)}://"
+                f"{settings.admin_host}:{admin_port} policy={settings.policy}",
                 flush=True,
             )
 
@@ -185,8 +197,17 @@ def check(arguments: Sequence[str]) -> int:
     def run(resolved: Resolved) -> None:
         """Print the resolved settings, each with the source of its value.
 
-        Exits with 2 and one line on the first unknown key or impossible value.
+        Exits with 2 and one line on the first unknown key or impossible value, also where one of
+        the files that the settings name cannot be used.
         """
+        from router.errors import ConfigError
+        from router.guards import check_files
+
+        try:
+            check_files(resolved.settings)
+        except ConfigError as failure:
+            print(f"homeport: {failure}", file=sys.stderr)
+            raise typer.Exit(2) from None
         rows = resolved.rows()
         width = max(len(key) for key, _, _ in rows)
         value_width = max(len(value) for _, value, _ in rows)
@@ -194,6 +215,37 @@ def check(arguments: Sequence[str]) -> int:
             print(f"{key:<{width}}  {value:<{value_width}}  {source}")
 
     return _run("check", _command(run), arguments)
+
+
+def key(arguments: Sequence[str]) -> int:
+    """``homeport key``: make an API key, or the hash of one, for the tenants file."""
+    from router.tenants.keys import hash_of, key_fault, new_key
+    from router.tenants.model import NAME, NAME_WORDS
+
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+    def new(tenant: Annotated[str | None, typer.Argument(help="the tenant's name")] = None) -> None:
+        """Make a key, print it once, and the lines for the tenants file."""
+        if tenant is not None and not NAME.fullmatch(tenant):
+            print(f"homeport key new: a tenant's name {NAME_WORDS}", file=sys.stderr)
+            raise typer.Exit(2)
+        made = new_key()
+        print(f"{made}\n\n# for the tenants file; the key itself is kept nowhere:")
+        if tenant is not None:
+            print(f'[tenants."{tenant}"]' if "." in tenant else f"[tenants.{tenant}]")
+        print(f'keys = ["{hash_of(made)}"]')
+
+    def hashed() -> None:
+        """Read a key from standard input and print its hash for the tenants file."""
+        given = sys.stdin.readline(_KEY_LINE_MAX).strip()
+        if fault := key_fault(given):
+            print(f"homeport key hash: {fault}", file=sys.stderr)
+            raise typer.Exit(2)
+        print(hash_of(given))
+
+    app.command("new")(new)
+    app.command("hash")(hashed)
+    return _ran("key", app, arguments)
 
 
 def replay(arguments: Sequence[str]) -> int:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from router.errors import RouterError
     from router.policy.view import Policy
     from router.state.estimate import Estimate, Held
-    from router.state.fleet import Replica
+    from router.state.fleet import Replica, ReplicaSpec
     from router.state.ledger import Entry
     from router.state.members import StateListener
     from router.state.prefix_index import Node
@@ -68,7 +68,8 @@ class CoreParameters:
 class Ticket:
     """One placed request, from ``arrive`` to ``finish``; drivers only read it.
 
-    ``place`` is where the prefix index has its prompt, once that is computed.
+    ``spec`` is how to reach the replica that has it; ``place`` where the prefix index has its prompt,
+    once that is computed.
     """
 
     record: RequestRecord
@@ -77,8 +78,7 @@ class Ticket:
     held: Held
     entry: Entry
     continues: bool
-    host: str = ""
-    port: int = 0
+    spec: ReplicaSpec
     tried: list[str] = field(default_factory=list)
     is_over: bool = False
     place: Node | None = None
@@ -174,7 +174,7 @@ class RouterCore:
         """
         key = facts.session_key
         if facts.session_source is _CHAIN:
-            key = self.tails.find(facts.chain, facts.head_segments) or key
+            key = self.tails.find(facts.chain, facts.head_segments, facts.scope) or key
         pin = self.pins.get(key)
         home_id = None if pin is None else pin.home_id
         bound_to, is_turn = facts.bound_to, facts.is_turn
@@ -199,20 +199,12 @@ class RouterCore:
             arrived_s=now_s,
             prompt_tokens=request.prompt_tokens,
             prices=ranking.prices,
+            tenant=facts.tenant,
             is_turn=is_turn,
         )
         replica, entry = self._place(request, record, ranking, None)
-        spec = replica.spec
-        ticket = Ticket(
-            record,
-            facts,
-            request,
-            guess.cached_tokens,
-            entry,
-            guess.continues,
-            spec.host,
-            spec.port,
-        )
+        held, continues_it = guess.cached_tokens, guess.continues
+        ticket = Ticket(record, facts, request, held, entry, continues_it, replica.spec)
         self._bind(ticket, pin, now_s)
         if record.reason == "split":
             self.history.totals.splits += 1
@@ -244,7 +236,7 @@ class RouterCore:
         record.n_tries += 1
         record.reason = "retry"
         replica, _ = self._place(request, record, ranking, ticket.entry)
-        ticket.host, ticket.port = replica.spec.host, replica.spec.port
+        ticket.spec = replica.spec
         self._bind(ticket, pin, now_s)
         return True
 
@@ -392,7 +384,7 @@ class RouterCore:
                 beyond_tokens=cached_tokens - pin.prompt_tokens,
             )
         if facts.session_source is _CHAIN:
-            self.tails.move(pin.key, pin.tail, chain[-1])
+            self.tails.move(pin.key, pin.tail, chain[-1], facts.scope)
         pin.tail, pin.tail_segments, pin.place = chain[-1], len(chain), ticket.place
         pin.prompt_bytes, pin.prompt_tokens = prompt_bytes, prompt_tokens
         pin.output_tokens = output_tokens

@@ -4,10 +4,12 @@
 
     RouterError
       ClientError          bad-request, unknown-path, unknown-model, unknown-response,
-                           method-not-allowed,
-                           bad-content-type, too-large, headers-too-large, request-timeout,
-                           upgrade-refused, loop-detected
+                           method-not-allowed, bad-content-type,
+                           too-large, headers-too-large, request-timeout,
+                           upgrade-refused, expectation-failed, loop-detected,
+                           bad-api-key, model-not-allowed, path-not-allowed
       Refused              no-replica-ready, saturated, shutting-down
+        TenantLimit        tenant-limit
       UpstreamError
         ConnectFailed      connect-failed, connect-timeout
         FirstEventTimeout  first-event-timeout
@@ -57,6 +59,10 @@ class Refused(RouterError):
     """No replica can take the request now; ``retry_after_s`` says when to come back."""
 
 
+class TenantLimit(Refused):
+    """The tenant has used up what it may; ``retry_after_s`` is when its own bucket has room again."""
+
+
 class UpstreamError(RouterError):
     """A replica failed this request."""
 
@@ -89,14 +95,19 @@ CODES: Final[dict[str, int]] = {
     "bad-request": 400,
     "bad-content-type": 415,
     "unknown-path": 404,
-    "unknown-response": 404,
     "unknown-model": 404,
+    "unknown-response": 404,
     "method-not-allowed": 405,
     "request-timeout": 408,
     "too-large": 413,
     "headers-too-large": 431,
+    "expectation-failed": 417,
     "upgrade-refused": 400,
     "loop-detected": 508,
+    "bad-api-key": 401,
+    "model-not-allowed": 403,
+    "path-not-allowed": 403,
+    "tenant-limit": 429,
     "no-replica-ready": 503,
     "saturated": 503,
     "shutting-down": 503,

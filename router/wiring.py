@@ -15,13 +15,18 @@ from typing import TYPE_CHECKING, Final
 
 from router.clock import now_s
 from router.control.api import ControlApi
+from router.control.guard import Guard
 from router.control.probes import Probes
+from router.control.reload import Reloader
 from router.core import CoreParameters, RouterCore
 from router.dialect import dialects
 from router.dialect.options import DialectOptions
+from router.edge.credentials import EdgeSecurity, ReplicaKeys
 from router.edge.files import raise_open_files
-from router.edge.limits import EdgeLimits
+from router.edge.limits import EdgeLimits, HoldLimits, RetryLimits
 from router.edge.server import FrontDoor
+from router.framing.forwarding import ForwardingRules
+from router.guards import replica_tls, server_tls, tenants_gate, watched_files
 from router.obs.logs import Observer, configure, state_changed
 from router.obs.metrics import Counts, RouterMetrics
 from router.obs.recorder import Recorder
@@ -38,10 +43,13 @@ from router.tasks import spawn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pydantic import SecretStr
+
     from router.settings import Settings
 
 _log = logging.getLogger("homeport.serve")
 _TICK_S: Final = 1.0
+_KIB: Final = 1024
 _MIB: Final = 1024 * 1024
 _SEED_BITS: Final = 62
 _SALT_BYTES: Final = 32
@@ -52,7 +60,11 @@ def edge_limits(settings: Settings) -> EdgeLimits:
     limits = settings.limits
     return EdgeLimits(
         body_bytes_max=int(limits.body_mib_max * _MIB),
+        header_bytes_max=limits.header_kib_max * _KIB,
+        headers_max=limits.headers_max,
+        decoded_ratio_max=limits.decoded_ratio_max,
         connections_max=limits.connections_max,
+        connections_per_client_max=limits.connections_per_client_max,
         connect_s=limits.connect_s,
         first_event_s=limits.first_event_s,
         answer_s=limits.answer_s,
@@ -60,11 +72,23 @@ def edge_limits(settings: Settings) -> EdgeLimits:
         heartbeat_s=limits.heartbeat_s,
         stream_idle_s=limits.stream_idle_s,
         request_read_s=limits.request_read_s,
+        request_bytes_per_s=max(1, int(limits.request_kib_per_s_min * _KIB)),
         client_idle_s=limits.client_idle_s,
         upstream_reuse_s=limits.upstream_reuse_s,
         drain_s=limits.drain_s,
         is_started_repeated=settings.repeat_started,
+        hold=HoldLimits(
+            bytes_max=int(settings.hold.mib_max * _MIB),
+            **settings.hold.model_dump(exclude={"mib_max"}),
+        ),
+        retry=RetryLimits(**settings.retry.model_dump()),
     )
+
+
+def forwarding_rules(settings: Settings) -> ForwardingRules:
+    """What replicas are told of a request's origin, as the settings have it."""
+    told = settings.forwarding
+    return ForwardingRules(told.origin, told.trusted_proxies, is_trace_begun=told.begin_trace)
 
 
 def dialect_options(settings: Settings) -> DialectOptions:
@@ -106,6 +130,10 @@ def core_and_recorder(settings: Settings) -> tuple[RouterCore, Recorder | None]:
     return core, recorder
 
 
+def _text(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
 class Router:
     """One router: the core, its two servers and its daemons."""
 
@@ -115,9 +143,13 @@ class Router:
         for url in settings.replica:
             address = parse_url(url)
             assert address is not None, "settings validate replica URLs"
-            host, port = address
-            self.core.members.join(ReplicaSpec(f"{host}:{port}", host, port), now_s())
+            host, port, is_tls = address
+            spec = ReplicaSpec(f"{host}:{port}", host, port, is_tls=is_tls)
+            self.core.members.join(spec, now_s())
         counts = Counts()
+        api_key, gate = _text(settings.replica_api_key), tenants_gate(settings)
+        self._tls, to_replicas = server_tls(settings), replica_tls(settings)
+        self.files = Reloader(watched_files(settings, gate, self._tls), counts)
         names = ModelNames(
             self.core.fleet,
             aliases=dict(alias.split("=", 1) for alias in settings.aliases),
@@ -130,22 +162,33 @@ class Router:
             names=names,
             engine_paths=settings.engine_paths,
             limits=edge_limits(settings),
-            observer=Observer(counts, access_log=settings.access_log),
+            forwarding=forwarding_rules(settings),
+            observer=Observer(counts, access_log=settings.access_log, gate=gate),
             now_s=now_s,
+            security=EdgeSecurity(
+                gate=gate,
+                keys=ReplicaKeys(api_key, is_client_forwarded=settings.forward_client_key),
+                tls=self._tls,
+                handshake_s=settings.tls.handshake_s,
+                replica_tls=to_replicas,
+            ),
         )
         self.probes = Probes(
             self.core,
             interval_s=settings.probe_s,
             now_s=now_s,
             dice=random.Random(),  # noqa: S311  (jitter; the core's dice are its own)
+            api_key=api_key,
+            tls=to_replicas,
         )
         self.api = ControlApi(
             self.core,
             policy=settings.policy,
-            metrics=RouterMetrics(self.core, counts, self._recorder),
+            metrics=RouterMetrics(self.core, counts, self._recorder, gate),
             now_s=now_s,
             is_ready=lambda: self.core.is_ready and not self.door.is_draining,
             on_membership=self.probes.follow_membership,
+            guard=Guard(_text(settings.admin_key), is_metrics_open=settings.metrics_open),
         )
         self._ticking: asyncio.Task[None] | None = None
 
@@ -160,7 +203,9 @@ class Router:
             if self._recorder is not None:
                 await asyncio.to_thread(self._recorder.start)
             await self.probes.start()
-            admin_port = await self.api.start(self._settings.admin_host, self._settings.admin_port)
+            tls = self._tls.context if self._tls and self._settings.tls.control else None
+            host, port = self._settings.admin_host, self._settings.admin_port
+            admin_port = await self.api.start(host, port, tls)
             port = await self.door.start(self._settings.host, self._settings.port)
         except BaseException:
             await self.stop()
@@ -168,6 +213,7 @@ class Router:
                 await asyncio.to_thread(self._recorder.discard)
             raise
         self._ticking = spawn(self._tick(), name="tick")
+        self.files.start()
         return port, admin_port
 
     async def stop(self) -> None:
@@ -175,6 +221,7 @@ class Router:
         await self.door.stop()
         if self._ticking is not None:
             self._ticking.cancel()
+        self.files.stop()
         await self.probes.stop()
         await self.api.stop()
         if self._recorder is not None:
@@ -201,7 +248,6 @@ async def serve(settings: Settings, announce: Callable[[int, int], None]) -> Non
     # What was built so far lives as long as the process: the collector need not look at it.
     gc.collect()
     gc.freeze()
-    announce(port, admin_port)
 
     def on_signal() -> None:
         if ended.is_set():
@@ -210,6 +256,9 @@ async def serve(settings: Settings, announce: Callable[[int, int], None]) -> Non
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    if router.files.is_watching:  # else a terminal that closes ends it, as ever
+        loop.add_signal_handler(signal.SIGHUP, router.files.ask)
+    announce(port, admin_port)
     await ended.wait()
     _log.info("draining limit_s=%s", settings.limits.drain_s)
     await router.stop()

@@ -22,6 +22,8 @@ from router.obs.metrics import METRICS, Counts, RouterMetrics
 from router.policy import registry
 from router.settings import LimitSettings, Settings
 from router.state.fleet import ReplicaSpec
+from router.tenants.gate import Gate
+from router.tenants.model import Tenant
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = ("hashing", "router", "replica", "sim")
@@ -153,10 +155,16 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     core.members.join(ReplicaSpec("r1", "127.0.0.1", 30_000), 0.0)
     counts = Counts()
     counts.requests["openai-chat", "done"] += 1
+    counts.reloads["tenants", "done"] += 1
+    counts.unusable_files["tenants"] = False
+    gate = Gate([Tenant("a")], 0.0, is_isolated=False)
+    gate.accounts["a"].ended["done"] += 1
+    gate.accounts["a"].refused["x"] += 1
     for table_of in (counts.errors, counts.turned_away, counts.decisions, counts.price_us):
         table_of["x"] += 1
     served: dict[str, tuple[str, set[str]]] = {}
-    for family in text_string_to_metric_families(RouterMetrics(core, counts).text().decode()):
+    text = RouterMetrics(core, counts, gate=gate).text().decode()
+    for family in text_string_to_metric_families(text):
         name = family.name + ("_total" if family.type == "counter" else "")
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
         served[name] = (family.type, labels)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import logging
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
 
+from router.control.guard import wordless
 from router.control.registration import registered
 from router.control.views import fleet_view, session_view, sessions_view
 from router.errors import ClientError
 from router.state.health import Event
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable
 
+    from router.control.guard import Guard
     from router.core import RouterCore
     from router.obs.metrics import RouterMetrics
 
 _log = logging.getLogger("homeport.control")
+_http_log = logging.getLogger("homeport.control.http")
+_http_log.addFilter(wordless)
 _BODY_BYTES_MAX: Final = 64 * 1024
 _SESSIONS_MAX: Final = 1_000
 
@@ -37,6 +43,7 @@ class ControlApi:
         now_s: Callable[[], float],
         is_ready: Callable[[], bool],
         on_membership: Callable[[], None],
+        guard: Guard,
     ) -> None:
         self._core = core
         self._policy = policy
@@ -44,11 +51,14 @@ class ControlApi:
         self._now_s = now_s
         self._is_ready = is_ready
         self._on_membership = on_membership
+        self._guard = guard
         self._runner: web.AppRunner | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; answers the port that was bound."""
-        app = web.Application(middlewares=[_errors], client_max_size=_BODY_BYTES_MAX)
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen, with TLS if there is a context; answers the port that was bound."""
+        app = web.Application(
+            middlewares=(_errors, self._guard.middleware), client_max_size=_BODY_BYTES_MAX
+        )
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._scrape)
@@ -59,9 +69,9 @@ class ControlApi:
         app.router.add_put("/replicas/{id}/heartbeat", self._heartbeat)
         app.router.add_post("/replicas/{id}/drain", self._drain)
         app.router.add_delete("/replicas/{id}", self._remove)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, logger=_http_log)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, reuse_address=True)
+        site = web.TCPSite(self._runner, host, port, reuse_address=True, ssl_context=tls)
         await site.start()
         bound: int = self._runner.addresses[0][1]
         return bound
@@ -152,7 +162,10 @@ async def _errors(
     try:
         return await handler(request)
     except ClientError as failure:
-        return _error(failure.http_status, failure.code, failure.message)
+        answer = _error(failure.http_status, failure.code, failure.message)
+        if failure.http_status == HTTPStatus.UNAUTHORIZED:
+            answer.headers["www-authenticate"] = 'Bearer realm="homeport control"'
+        return answer
     except web.HTTPNotFound:
         return _error(404, "unknown-path", f"the control API has no {request.path}")
     except web.HTTPMethodNotAllowed as failure:

@@ -21,6 +21,7 @@ from router.tasks import spawn
 
 if TYPE_CHECKING:
     import random
+    import ssl
     from collections.abc import Callable
 
     from router.core import RouterCore
@@ -43,6 +44,8 @@ class Probes:
         now_s: Callable[[], float],
         dice: random.Random,
         describe_s: float = 30.0,
+        api_key: str | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """``describe_s``: how often a replica is asked what it serves; adapters come and go."""
         self._core = core
@@ -51,13 +54,17 @@ class Probes:
         self._dice = dice
         self._describe_s = describe_s
         self._described: dict[str, tuple[float, Description]] = {}
+        self._api_key = api_key
+        self._tls = tls
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._http: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
         """Probe every known replica once, then go on in the background."""
         timeout = aiohttp.ClientTimeout(total=min(_TIMEOUT_S, 2 * self._interval_s))
-        self._http = aiohttp.ClientSession(timeout=timeout)
+        secure = True if self._tls is None else self._tls  # True: the system's CAs
+        connector = aiohttp.TCPConnector(ssl=secure)
+        self._http = aiohttp.ClientSession(timeout=timeout, connector=connector)
         async with asyncio.TaskGroup() as group:
             for replica in self._core.fleet.replicas():
                 group.create_task(self._probe(replica.replica_id))
@@ -99,6 +106,8 @@ class Probes:
         if replica is None:
             return
         url = replica.spec.url
+        key = replica.spec.api_key or self._api_key
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
         event = await self._ready(url)
         before = self._core.members.heard(replica_id, event, self._now_s())
         if event is not Event.PROBE_OK:
@@ -106,10 +115,10 @@ class Probes:
         has_returned = before in (State.STARTING, State.DOWN)
         asked_s, _ = self._described.get(replica_id, (-inf, None))
         if has_returned or not replica.models:
-            await self._describe(replica_id, url, is_news=True)
+            await self._describe(replica_id, url, headers, is_news=True)
         elif self._now_s() - asked_s > self._describe_s:
-            await self._describe(replica_id, url, is_news=False)
-        await self._observe(replica_id, url)
+            await self._describe(replica_id, url, headers, is_news=False)
+        await self._observe(replica_id, url, headers)
 
     async def _ready(self, url: str) -> Event:
         assert self._http is not None, "probes run after start()"
@@ -123,13 +132,15 @@ class Probes:
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return Event.PROBE_FAILED
 
-    async def _describe(self, replica_id: str, url: str, *, is_news: bool) -> None:
+    async def _describe(
+        self, replica_id: str, url: str, headers: dict[str, str], *, is_news: bool
+    ) -> None:
         """Ask what a replica is: its capacity and its models.
 
         Without ``is_news`` only what has changed is told, and silence changes nothing.
         """
-        info = await self._json(f"{url}/server_info")
-        models = await self._json(f"{url}/v1/models")
+        info = await self._json(f"{url}/server_info", headers)
+        models = await self._json(f"{url}/v1/models", headers)
         served = models.get("data")
         rows = [
             row
@@ -161,9 +172,9 @@ class Probes:
         if is_told:
             self._core.members.described(replica_id, said)
 
-    async def _observe(self, replica_id: str, url: str) -> None:
+    async def _observe(self, replica_id: str, url: str, headers: dict[str, str]) -> None:
         """Ask for a replica's load; without an answer the ledger alone speaks."""
-        answer = await self._json(f"{url}/v1/loads?include=core")
+        answer = await self._json(f"{url}/v1/loads?include=core", headers)
         rows = answer.get("loads")
         ranks = [row for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict)]
         replica = self._core.fleet.get(replica_id)
@@ -184,11 +195,11 @@ class Probes:
             ),
         )
 
-    async def _json(self, url: str) -> dict[str, Any]:
+    async def _json(self, url: str, headers: dict[str, str]) -> dict[str, Any]:
         """A JSON object, or an empty one if the replica does not answer with one."""
         assert self._http is not None, "probes run after start()"
         try:
-            async with self._http.get(url, allow_redirects=False) as answer:
+            async with self._http.get(url, headers=headers, allow_redirects=False) as answer:
                 if answer.status != HTTPStatus.OK:
                     return {}
                 body = bytearray()

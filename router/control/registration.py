@@ -11,6 +11,7 @@ from router.state.addresses import parse_url
 from router.state.fleet import ReplicaSpec
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._:\[\]-]{1,128}$")]
+ApiKey = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,4096}$")]
 Tokens = Annotated[int, msgspec.Meta(ge=1, le=10**12)]
 
 
@@ -23,6 +24,7 @@ class Registration(msgspec.Struct, forbid_unknown_fields=True):
     profile: Annotated[str, msgspec.Meta(max_length=128)] | None = None
     inflight_max: Annotated[int, msgspec.Meta(ge=1, le=100_000)] | None = None
     lease_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] | None = None
+    api_key: ApiKey | None = None
 
 
 def registered(body: bytes) -> ReplicaSpec:
@@ -37,8 +39,12 @@ def registered(body: bytes) -> ReplicaSpec:
         raise ClientError("bad-request", f"registration: {failure}") from None
     address = parse_url(row.url)
     if address is None:
-        raise ClientError("bad-request", f"url: {row.url!r} is not of the form http://HOST:PORT")
-    host, port = address
+        shown = row.url.rpartition("@")[2]  # what stands before may be a password
+        raise ClientError(
+            "bad-request",
+            f"url: {shown!r} is not of the form http://HOST:PORT or https://HOST:PORT",
+        )
+    host, port, is_tls = address
     return ReplicaSpec(
         row.id or f"{host}:{port}",
         host,
@@ -48,4 +54,6 @@ def registered(body: bytes) -> ReplicaSpec:
         profile=row.profile,
         inflight_max=row.inflight_max,
         lease_s=row.lease_s,
+        is_tls=is_tls,
+        api_key=row.api_key,
     )

@@ -41,11 +41,14 @@ FACTORIES: Final[Mapping[str, Callable[[DialectOptions, PartMemo], Dialect]]] = 
 }
 """Request path -> dialect; a new API is a new row. A path may have one variable part, in braces."""
 
+_KEPT: Final = (b"GET", b"POST", b"DELETE")
+
 METHODS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "/generate": (b"POST", b"PUT"),
     "/v1/rerank": (b"POST", b"PUT"),
-    "/v1/responses/{id}": (b"GET", b"DELETE"),
-    "/v1/responses/{id}/input_items": (b"GET",),
+    "/v1/responses/{id}": _KEPT,
+    "/v1/responses/{id}/cancel": _KEPT,
+    "/v1/responses/{id}/input_items": _KEPT,
 }
 """The methods of those paths that take others than POST."""
 

@@ -53,6 +53,8 @@ class PromptFacts:
     the number of canonical bytes up to there. Both have one entry a segment and are empty if the
     body's shape could not be read (``is_readable`` false: the body is forwarded untouched).
     ``head_segments`` is how many leading segments are tools and system text: what sessions share.
+    ``tenant`` is whose request it is, ``scope`` the same as a number of 64 bits: "" and 0 where
+    there are none; ``priority`` is the tenant's class.
     ``edit`` is the change that ``outgoing`` makes, None to forward the body as it came. ``model``
     and ``lora_name`` (an adapter named apart from it) are as the client sent them until the names
     are resolved.
@@ -73,6 +75,9 @@ class PromptFacts:
     head_segments: int = 0
     n_messages: int = 0
     edit: Edit | None = None
+    tenant: str = ""
+    scope: int = 0
+    priority: str = "normal"
     work: Work = Work.GENERATION
     lora_name: str = ""
     previous_id: str = ""

@@ -30,6 +30,7 @@ _SESSION_HEADERS: Final = (
     b"x-session-affinity",
     b"x-opencode-session",
     b"x-goose-session-id",
+    b"x-codex-window-id",  # thread:generation; for who passes on nothing else of Codex
 )
 """In order. Absent on purpose: x-request-id and x-client-request-id, which most clients make anew
 for each request (Codex repeats its thread-id there), and x-correlation-id, which only load
@@ -41,8 +42,22 @@ _PARENT_HEADERS: Final = (
     b"x-parent-session-id",
 )
 _AGENT_HEADER: Final = b"x-claude-code-agent-id"
+_PARENT_AGENT_HEADER: Final = b"x-claude-code-parent-agent-id"
+"""Of a sub-agent that a sub-agent started."""
+_WINDOW_HEADER: Final = b"x-codex-window-id"
+_SUBAGENT_HEADER: Final = b"x-openai-subagent"
+_SUBAGENTS_SESSION: Final = (b"session-id", b"session_id")
+"""Codex: whose sub-agent a thread is, where it does not say so itself."""
 
-_KNOWN: Final = frozenset((*_SESSION_HEADERS, *_PARENT_HEADERS, _AGENT_HEADER))
+_KNOWN: Final = frozenset(
+    (
+        *_SESSION_HEADERS,
+        *_PARENT_HEADERS,
+        _AGENT_HEADER,
+        _PARENT_AGENT_HEADER,
+        _SUBAGENT_HEADER,
+    )
+)
 
 _BODY_FIELDS: Final = (
     "prompt_cache_key",
@@ -86,7 +101,8 @@ def named_session(
     found: dict[bytes, str] = {}
     for name, value in headers:
         if (name in _KNOWN or name == session_header) and name not in found and value:
-            key = safe_key(_text(value))
+            is_window = name == _WINDOW_HEADER
+            key = safe_key(_text(value.partition(b":")[0] if is_window else value))
             if key:
                 found[name] = key
     named = _from_headers(found, session_header) or _from_body(field)
@@ -96,8 +112,12 @@ def named_session(
     key, source = named
     agent = found.get(_AGENT_HEADER)
     if agent is not None and source is not SessionSource.CONFIGURED_HEADER:
-        return Identity(f"{key}/{agent}", source, key)
-    parent = next((found[name] for name in _PARENT_HEADERS if name in found), None)
+        above = found.get(_PARENT_AGENT_HEADER, agent)
+        return Identity(f"{key}/{agent}", source, key if above == agent else f"{key}/{above}")
+    named_by: tuple[bytes, ...] = _PARENT_HEADERS
+    if _SUBAGENT_HEADER in found:
+        named_by += _SUBAGENTS_SESSION
+    parent = next((found[name] for name in named_by if name in found), None)
     return Identity(key, source, None if parent == key else parent)
 
 

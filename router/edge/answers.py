@@ -5,25 +5,28 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from router.framing.writing import HOP_BY_HOP, clean, end_to_end, lines, status_line
+from router.framing.forwarding import Announced
+from router.framing.writing import (
+    HOP_BY_HOP,
+    KEYS,
+    NOT_FORWARDED,
+    clean,
+    end_to_end,
+    lines,
+    status_line,
+)
 
 if TYPE_CHECKING:
     from router.core import Ticket
     from router.errors import RouterError
     from router.framing.events import HeaderList, ResponseHead
+    from router.state.fleet import ReplicaSpec
 
 JSON: Final = b"content-type: application/json\r\n"
 REQUEST_ID: Final = b"x-request-id"
 _VIA: Final = b"x-homeport-via"
 _REQUEST_ID_BYTES_MAX: Final = 128
 
-_NOT_FORWARDED: Final = HOP_BY_HOP | {
-    b"accept-encoding",  # a compressed answer would blind the tap
-    b"content-length",
-    b"expect",
-    b"host",
-    REQUEST_ID,
-}
 _OURS: Final = (
     b"x-homeport-replica",
     b"x-homeport-reason",
@@ -46,11 +49,20 @@ def request_id(headers: HeaderList) -> str | None:
 
 
 def forwarded_fields(
-    headers: HeaderList, *, body_bytes: int, request_id: str, door_id: str
+    headers: HeaderList, *, body_bytes: int, request_id: str, door_id: str, has_key: bool = False
 ) -> bytes:
-    """The header lines a replica gets, without Host and the blank line."""
-    return b"%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
-        lines(end_to_end(headers, _NOT_FORWARDED)),
+    """The header lines a replica gets, without Host and the blank line.
+
+    ``has_key``: the client's own API key is among them.
+    """
+    told = b""
+    if isinstance(headers, Announced):
+        told = headers.told
+    else:
+        headers = end_to_end(headers, NOT_FORWARDED if has_key else NOT_FORWARDED | KEYS)
+    return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
+        lines(headers),
+        told,
         body_bytes,
         request_id.encode("ascii"),
         door_id.encode("ascii"),
@@ -63,10 +75,11 @@ def passed_through(headers: HeaderList, door_id: str) -> bool:
     return any(name == _VIA and value == mark for name, value in headers)
 
 
-def request_head(method: bytes, target: bytes, host: str, port: int, fields: bytes) -> bytes:
-    """A whole request head for one replica; ``host`` may be an IPv6 address."""
-    name = f"[{host}]" if ":" in host else host
-    return b"%b %b HTTP/1.1\r\nhost: %b:%d\r\n%b\r\n" % (method, target, clean(name), port, fields)
+def request_head(method: bytes, target: bytes, spec: ReplicaSpec, fields: bytes) -> bytes:
+    """A whole request head for one replica."""
+    name = f"[{spec.host}]" if ":" in spec.host else spec.host
+    place = (method, target, clean(name), spec.port, fields)
+    return b"%b %b HTTP/1.1\r\nhost: %b:%d\r\n%b\r\n" % place
 
 
 def placement_fields(ticket: Ticket, request_id: str) -> bytes:
@@ -109,13 +122,14 @@ def relayed_fields(
     )
 
 
-def waiting_fields(ticket: Ticket, request_id: str) -> bytes:
-    """The head of a stream whose first event has not come yet."""
+def waiting_fields(ticket: Ticket | None, request_id: str) -> bytes:
+    """The head of a stream whose first event has not come yet; ``ticket``: None if not placed."""
+    name = b"x-request-id: %b\r\n" % request_id.encode("ascii")
     return b"".join(
         (
             status_line(200),
             b"content-type: text/event-stream\r\ncache-control: no-cache\r\n",
-            placement_fields(ticket, request_id),
+            name if ticket is None else placement_fields(ticket, request_id),
         )
     )
 

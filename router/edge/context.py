@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from router.edge.credentials import ReplicaKeys
+from router.edge.decoding import Decoders
 from router.edge.holders import Holders
+from router.edge.holding import WaitingRoom
+from router.edge.tries import RetryBudget
+from router.framing.forwarding import ForwardingRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from router.core import RouterCore
+    from router.core import RouterCore, Ticket
+    from router.dialect.base import PromptFacts
     from router.edge.limits import EdgeLimits
     from router.edge.routes import Routes
     from router.edge.upstream import UpstreamPool
+    from router.framing.events import RequestHead
     from router.state.history import RequestRecord
     from router.state.names import ModelNames
+    from router.tenants.gate import Gate
+
+
+class Pressure(StrEnum):
+    """What happens to requests that cannot be served at once."""
+
+    HELD = "held"
+    HELD_PLACED = "held-placed"
+    HELD_GIVEN_UP = "held-given-up"
+    HELD_CLIENT_GONE = "held-client-gone"
+    RETRY_DENIED = "retry-denied"
+    REPEATED = "repeated"
 
 
 class Observer(Protocol):
@@ -25,8 +45,11 @@ class Observer(Protocol):
     def finished(self, record: RequestRecord) -> None:
         """A request that was placed has ended."""
 
-    def turned_away(self, *, code: str, dialect: str, target: str) -> None:
+    def turned_away(self, *, code: str, dialect: str, target: str, tenant: str = "") -> None:
         """The router answered a request itself, without placing it."""
+
+    def noted(self, event: Pressure) -> None:
+        """Something was done about a request that could not be served at once."""
 
 
 class Sweepable(Protocol):
@@ -54,9 +77,10 @@ def new_request_id() -> str:
 class Door:
     """The front door's shared parts; ``connections`` are the clients' live ones.
 
-    ``arriving_bytes`` counts the bodies that have not arrived whole. ``door_id`` names this door in
-    the header by which a request that comes round to it is recognised. ``holders`` knows which replica
-    keeps which response.
+    ``clients`` counts the connections of each address, ``arriving_bytes`` the bodies that
+    have not arrived whole. ``door_id`` names this door in the header by which a request that comes
+    round to it is recognised. ``gate`` knows the tenants, None if the door is open to all; ``keys`` are
+    those that replicas are sent. ``holders`` knows which replica keeps which response.
     """
 
     core: RouterCore
@@ -66,9 +90,38 @@ class Door:
     observer: Observer
     now_s: Callable[[], float]
     pool: UpstreamPool
+    gate: Gate | None = None
+    keys: ReplicaKeys = field(default_factory=ReplicaKeys)
     new_id: Callable[[], str] = new_request_id
     door_id: str = field(default_factory=new_request_id)
     connections: set[Sweepable] = field(default_factory=set)
+    clients: dict[str, int] = field(default_factory=dict)
+    forwarding: ForwardingRules = field(default_factory=ForwardingRules)
+    decoders: Decoders = field(default_factory=Decoders)
     holders: Holders = field(default_factory=Holders)
     is_draining: bool = False
     arriving_bytes: int = 0
+
+    def arrive(
+        self, facts: PromptFacts, now_s: float, request: RequestHead, request_id: str
+    ) -> Ticket:
+        """Place a request; its record carries the ids by which people look for it.
+
+        Raises:
+            Refused: no replica can take the request.
+        """
+        ticket = self.core.arrive(facts, now_s)
+        ticket.record.request_id, ticket.record.trace_id = request_id, request.trace_id
+        return ticket
+
+    room: WaitingRoom = field(init=False)
+    budget: RetryBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.room = WaitingRoom(self.limits.hold, self.now_s)
+        self.budget = RetryBudget(self.limits.retry)
+
+    def sweep(self, now_s: float) -> None:
+        """Let time pass: who waits may have room now."""
+        self.budget.turn(now_s)
+        self.room.call(now_s)

@@ -60,9 +60,12 @@ class Holders:
         response_id: str,
         replica: Callable[[str], object | None],
         *,
+        is_unnamed: bool | None = None,
         owner: str = "",
     ) -> None:
         """Let a request go where its response is kept, as a part of the session that made it.
+
+        Unless it names another: ``is_unnamed`` says so where its key is no longer the client's own.
 
         ``replica`` answers None for a replica that the fleet has lost. Changes ``facts``, if the
         request is about a response at all.
@@ -83,5 +86,7 @@ class Holders:
         self._known.move_to_end(response_id)
         facts.bound_to = holder.replica_id
         # It names no session but by this response, if with the model behind it.
-        if facts.session_key in ("", response_id, f"{response_id}/{facts.model}"):
+        if is_unnamed is None:
+            is_unnamed = facts.session_key in ("", response_id, f"{response_id}/{facts.model}")
+        if is_unnamed:
             facts.session_key, facts.session_source = holder.session_key, SessionSource.BODY

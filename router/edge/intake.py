@@ -47,6 +47,12 @@ class Intake:
             self._parts.clear()
         return None
 
+    def hold(self) -> bytes:
+        """The whole body, which goes on counting until :meth:`drop`."""
+        body = b"".join(self._parts) if self._folded is None else bytes(self._folded)
+        self._parts, self._folded = [body], None
+        return body
+
     def take(self) -> bytes:
         """The whole body; the intake is empty then."""
         body = b"".join(self._parts) if self._folded is None else bytes(self._folded)

@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, frozen=True)
+class RetryLimits:
+    """How much is tried again.
+
+    Of the requests of the last minute a ``share`` may be sent a second time, and ``floor`` beyond
+    it, so that a small fleet can lose a replica: a fleet that fails under its load must not get
+    several times that load. ``backoff_s`` is the pause before a request is sent once more to the
+    only replica there is.
+    """
+
+    share: float = 0.2
+    floor: int = 20
+    backoff_s: float = 0.25
+
+
+@dataclass(slots=True, frozen=True)
+class HoldLimits:
+    """How long a refused request is held, by what it is refused for; 0 refuses at once.
+
+    ``unretried_s`` is the least, whatever the reason, for agents that would end their turn (Codex
+    gives up on a request after a few seconds, and on a stream after 300 s without an event). At
+    most ``requests_max`` with ``bytes_max`` of bodies wait; beyond that nobody else is held.
+    """
+
+    saturated_s: float = 0.0
+    no_replica_ready_s: float = 0.0
+    tenant_limit_s: float = 0.0
+    unretried_s: float = 120.0
+    requests_max: int = 256
+    bytes_max: int = 256 * 1024 * 1024
 
 
 @dataclass(slots=True, frozen=True)
@@ -13,6 +45,8 @@ class EdgeLimits:
     ``request_read_s`` is the time a request may take to arrive, longer by one second
     for each ``request_bytes_per_s`` received; ``client_idle_s`` closes an idle connection;
     ``pipelined_bytes_max`` is what a client may send ahead while its request runs.
+    ``connections_per_client_max`` bounds the connections of one address that is no trusted proxy;
+    0 does not. ``decoded_ratio_max`` bounds what a compressed body may grow to.
 
     Replica side: ``first_event_s`` bounds the wait for the first event of a stream, ``answer_s``
     the wait for a whole answer that is not streamed. ``upstream_reuse_s`` is under the keep-alive
@@ -26,11 +60,15 @@ class EdgeLimits:
     may have started on it: a prompt that crashes an engine must not go round the fleet.
     ``is_started_repeated``: repeat a generation that may have started (time-out or cut before its
     first event). Generations have no side effects, so this only costs the engine's work.
+    ``hold`` bounds who waits at the door for room, ``retry`` what share of all may be retries.
     """
 
     body_bytes_max: int = 64 * 1024 * 1024
     header_bytes_max: int = 64 * 1024
+    headers_max: int = 256
     connections_max: int = 10_000
+    connections_per_client_max: int = 0
+    decoded_ratio_max: float = 100.0
     arriving_bytes_max: int = 1024 * 1024 * 1024
     pipelined_bytes_max: int = 4 * 1024 * 1024
     write_high_bytes: int = 256 * 1024
@@ -53,3 +91,5 @@ class EdgeLimits:
     tries_max: int = 5
     started_tries_max: int = 2
     is_started_repeated: bool = True
+    hold: HoldLimits = field(default_factory=HoldLimits)
+    retry: RetryLimits = field(default_factory=RetryLimits)

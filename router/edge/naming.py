@@ -5,32 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from router.dialect.base import SessionSource, Work
-from router.dialect.splice import renamed
 
 if TYPE_CHECKING:
-    from router.dialect.base import Dialect, PromptFacts
-    from router.edge.context import Door
-    from router.framing.events import RequestHead
+    from router.dialect.base import PromptFacts
     from router.state.names import ModelNames
 
 _CHECKED: Final = frozenset({"openai-responses"})
 """Dialects whose model SGLang compares with its own and refuses; elsewhere it takes any name."""
 
 _CHAIN: Final = SessionSource.CHAIN
-
-
-def understood(
-    dialect: Dialect, body: bytes, request: RequestHead, door: Door
-) -> tuple[PromptFacts, bytes, bool]:
-    """A request's facts, the body to forward, and whether the usage event is to be stripped.
-
-    Raises:
-        ClientError: the body cannot be read, or nobody serves its model.
-    """
-    facts = dialect.read(body, request.headers)
-    name = settle(facts, door.names)
-    body, strip_usage = dialect.outgoing(body, facts)
-    return facts, body if name is None else renamed(body, name), strip_usage
 
 
 def settle(facts: PromptFacts, names: ModelNames) -> str | None:

@@ -8,20 +8,28 @@ from urllib.parse import unquote
 
 from router.edge.answers import JSON
 from router.edge.routes import HEALTH, MODELS, is_anthropic
+from router.errors import ClientError
 from router.framing.writing import status_line
 from router.state.names import unknown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from router.edge.context import Door
     from router.framing.events import RequestHead
     from router.state.names import ModelNames, Served
 
+_SHOWN: Final = 200
 _LONG_AGO: Final = "1970-01-01T00:00:00Z"
 """Engines do not tell when a model was made."""
 
 
-def own_answer(path: str, head: RequestHead, door: Door) -> tuple[bytes, bytes]:
+def own_answer(
+    path: str, head: RequestHead, door: Door, may_use: Callable[[str], bool] | None = None
+) -> tuple[bytes, bytes]:
     """Status line with headers, and body, of what the router answers itself.
+
+    Models that the caller may not use are not told.
 
     Raises:
         ClientError: no such model is served.
@@ -34,10 +42,12 @@ def own_answer(path: str, head: RequestHead, door: Door) -> tuple[bytes, bytes]:
     if path != MODELS:
         name = unquote(path[len(MODELS) + 1 :])
         served = door.names.find(name) if name else None
+        if may_use is not None and not (may_use(name) or (served and may_use(served.full))):
+            raise ClientError("unknown-model", f"There is no model {name[:_SHOWN]!r} for this key.")
         if served is None:
             raise unknown(name, door.names)
         return status_line(200) + JSON, _json(shape(name, served))
-    models = [shape(name, served) for name, served in _listed(door.names)]
+    models = [shape(name, served) for name, served in _listed(door.names, may_use)]
     if is_anthropic(head):
         ends = [model["id"] for model in models]
         first, last = (ends[0], ends[-1]) if ends else (None, None)
@@ -47,10 +57,11 @@ def own_answer(path: str, head: RequestHead, door: Door) -> tuple[bytes, bytes]:
     return status_line(200) + JSON, _json(listed)
 
 
-def _listed(names: ModelNames) -> list[tuple[str, Served]]:
+def _listed(names: ModelNames, may_use: Callable[[str], bool] | None) -> list[tuple[str, Served]]:
     """Every name that a client may use: models, adapters, then aliases; each once."""
     found = {name: served for name in names.models if (served := names.find(name)) is not None}
-    return list({**found, **names.adapters, **names.aliases}.items())
+    rows = {**found, **names.adapters, **names.aliases}.items()
+    return [row for row in rows if may_use is None or may_use(row[0]) or may_use(row[1].full)]
 
 
 def _openai_model(name: str, served: Served) -> dict[str, Any]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from router.errors import UpstreamError, UpstreamProtocol, UpstreamStatus
+from router.errors import RouterError, UpstreamError, UpstreamProtocol, UpstreamStatus
 from router.framing.events import FramingError, ResponseHead
 from router.state.history import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from router.core import RouterCore
     from router.dialect.base import Dialect, Tap, Usage
-    from router.errors import RouterError
     from router.framing.events import ResponseEvent
+
+ErrorT = TypeVar("ErrorT", bound=RouterError)
 
 RETRIED: Final = frozenset((429, 502, 503, 504))
 """Statuses that another replica may not answer; as a status or as a first event."""
@@ -35,6 +39,13 @@ def outcome_of(failure: RouterError | None) -> Outcome:
     return Outcome.REJECTED if is_rejected and status not in RETRIED else Outcome.FAILED
 
 
+def with_time(error: ErrorT, core: RouterCore) -> ErrorT:
+    """The error, saying when to come back where waiting may help."""
+    if error.retry_after_s is None and error.http_status in RETRIED:
+        error.retry_after_s = core.retry_after_s
+    return error
+
+
 class Step(Enum):
     """What the exchange is to do after a read."""
 
@@ -42,6 +53,10 @@ class Step(Enum):
     RELAY = auto()  # pass on what `take` answers
     ELSEWHERE = auto()  # `error` says why; `accept` if there is nowhere else
     BROKEN = auto()  # `error` says why; this answer ends here
+
+
+def _unchanged(data: bytes) -> bytes:
+    return data
 
 
 class AnswerReader:
@@ -84,12 +99,8 @@ class AnswerReader:
 
     def read(self, events: list[ResponseEvent]) -> Step:
         """Take what one read brought; ``events`` is not empty."""
-        first = events[0]
-        if len(events) == 1 and type(first) is bytes:
-            self._take_body(first)
-            return Step.RELAY if self._is_flowing else self._judge()
-        if isinstance(first, ResponseHead):
-            self._take_head(first)
+        if isinstance(events[0], ResponseHead):
+            self._take_head(events[0])
             events = events[1:]
         if events and type(events[-1]) is not bytes:
             if isinstance(events[-1], FramingError):
@@ -106,6 +117,11 @@ class AnswerReader:
             is_full = _SWALLOWED in b"".join(self._held)
             self.head.status = _UNAVAILABLE if is_full else _BAD_REQUEST
         return self._judge()
+
+    @property
+    def flow(self) -> Callable[[bytes], bytes]:
+        """What turns further body bytes into those to pass on, once this answer is passed on."""
+        return _unchanged if self._tap is None else self._tap.feed
 
     def accept(self) -> Step:
         """There is nowhere else: this answer is the one the client gets."""

@@ -11,6 +11,7 @@ from router.dialect import METHODS
 from router.dialect.calls import OtherPath
 from router.edge.engine_paths import EnginePaths
 from router.errors import ClientError
+from router.framing.decoding import CODINGS, is_read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,15 +50,17 @@ class Route:
     """Where one request goes. ``dialect`` shapes its errors, and reads it if ``is_forwarded``.
 
     ``variable`` is what stands in the path's variable part, "" where it has none; ``methods`` are
-    those the path takes. ``error`` is what is wrong with the head, None if nothing.
+    those the path takes. ``error`` is what is wrong with the head, None if nothing. ``is_other``: the
+    path is one of the engine's own, which not every tenant may use.
     """
 
     path: str
     dialect: Dialect
     is_forwarded: bool
-    error: ClientError | None
+    error: RouterError | None
     methods: tuple[bytes, ...] = _READING
     variable: str = ""
+    is_other: bool = False
 
 
 class Routes:
@@ -134,12 +137,20 @@ def route(head: RequestHead, routes: Routes, limits: EdgeLimits) -> Route:
     if head.content_length is not None and head.content_length > limits.body_bytes_max:
         error = error or too_large(head.content_length, limits)
     return Route(
-        path, row.dialect, is_forwarded=True, error=error, methods=row.methods, variable=variable
+        path,
+        row.dialect,
+        is_forwarded=True,
+        error=error,
+        methods=row.methods,
+        variable=variable,
+        is_other=row.takes_all,
     )
 
 
 def allowed(error: RouterError, found: Route | None) -> bytes:
-    """The header line that a wrong method is owed (RFC 9110, 15.5.6); nothing for other errors."""
+    """The header line that a wrong method (RFC 9110, 15.5.6) or a coding is owed; else nothing."""
+    if error.code == "bad-content-type":
+        return b"accept-encoding: %b\r\n" % CODINGS  # RFC 9110, 15.5.16
     if error.code != "method-not-allowed" or found is None:
         return b""
     return b"allow: %b\r\n" % b", ".join(found.methods)
@@ -192,10 +203,11 @@ def _content_fault(head: RequestHead) -> ClientError | None:
                     f"The content type is {kind.decode('ascii', 'replace')!r};"
                     " send application/json.",
                 )
-        elif name == b"content-encoding" and value.lower() not in (b"identity", b""):
-            return ClientError(
-                "bad-content-type",
-                f"The content encoding {value.decode('ascii', 'replace')!r} is not read;"
-                " send the body uncompressed.",
-            )
+    if head.content_coding and not is_read(head.content_coding):
+        coding = head.content_coding[:_SHOWN].decode("ascii", "replace")
+        return ClientError(
+            "bad-content-type",
+            f"The content encoding {coding!r} is not read; send the body uncompressed or as"
+            f" {CODINGS.decode()}.",
+        )
     return None

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
 
 from router.edge.context import Door
+from router.edge.credentials import EdgeSecurity
 from router.edge.downstream import ClientConnection
 from router.edge.memory import keep_large_blocks
 from router.edge.routes import Routes
 from router.edge.upstream import UpstreamPool
+from router.framing.forwarding import ForwardingRules
 from router.state.names import ModelNames
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from router.edge.limits import EdgeLimits
 
 _BACKLOG = 1024
+_FAREWELL_S = 1.0
 _T = TypeVar("_T")
 
 
@@ -43,11 +47,14 @@ class FrontDoor:
         limits: EdgeLimits,
         observer: Observer,
         now_s: Callable[[], float],
+        security: EdgeSecurity | None = None,
+        forwarding: ForwardingRules | None = None,
         names: ModelNames | None = None,
         engine_paths: Sequence[str] = (),
     ) -> None:
         """``names`` resolves models, without aliases if not given; ``engine_paths`` are let through."""
         assert dialects, "a front door without a dialect serves nothing"
+        security = security or EdgeSecurity()
         self._door = Door(
             core=core,
             routes=Routes(dialects, engine_paths),
@@ -55,8 +62,15 @@ class FrontDoor:
             limits=limits,
             observer=observer,
             now_s=now_s,
-            pool=UpstreamPool(limits),
+            pool=UpstreamPool(limits, security.replica_tls),
+            gate=security.gate,
+            keys=security.keys,
+            forwarding=replace(
+                forwarding or ForwardingRules(),
+                is_key_dropped=not security.keys.is_client_forwarded,
+            ),
         )
+        self._security = security
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_empty = asyncio.Event()
@@ -74,11 +88,27 @@ class FrontDoor:
         """
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: ClientConnection(self._door), host, port, backlog=_BACKLOG
+            lambda: ClientConnection(self._door),
+            host,
+            port,
+            backlog=_BACKLOG,
+            **self._secured(),
         )
         self._sweep()
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
+
+    def _secured(self) -> dict[str, Any]:
+        """What a listening socket needs for TLS; nothing without."""
+        security = self._security
+        if security.tls is None:
+            return {}
+        return {
+            "ssl": security.tls.context,
+            "ssl_handshake_timeout": security.handshake_s,
+            # An idle client may not answer the farewell before its next request.
+            "ssl_shutdown_timeout": _FAREWELL_S,
+        }
 
     async def stop(self) -> None:
         """Accept nothing more, let running answers end for at most ``drain_s``, then close."""
@@ -97,6 +127,7 @@ class FrontDoor:
         if self._timer is not None:
             self._timer.cancel()
         door.pool.close()
+        door.decoders.close()
 
     async def _empty_within(self, wait_s: float) -> bool:
         """Wait until no client is connected; False if some still are after ``wait_s``."""
@@ -114,6 +145,7 @@ class FrontDoor:
         door = self._door
         self._timer = asyncio.get_running_loop().call_later(door.limits.sweep_s, self._sweep)
         now_s = door.now_s()
+        door.sweep(now_s)
         for connection in list(door.connections):
             connection.sweep(now_s)
         door.pool.sweep(now_s)

@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from typing_extensions import override
 
+from router.edge.tls import client_context
 from router.errors import ConnectFailed, UpstreamError, UpstreamStatus
 from router.framing.responses import ResponseParser
 from router.tasks import spawn
 
 if TYPE_CHECKING:
+    import ssl
+
     from router.edge.limits import EdgeLimits
     from router.framing.events import ResponseEvent
+    from router.state.fleet import ReplicaSpec
+
+    Address = tuple[str, int, bool]
+    """Host, port, and whether it speaks TLS."""
 
 
 class Receiver(Protocol):
@@ -42,16 +49,14 @@ class UpstreamConnection(asyncio.Protocol):
         "_receiver",
         "_transport",
         "_was_early",
-        "host",
+        "address",
         "idle_since_s",
         "is_reused",
-        "port",
     )
 
-    def __init__(self, pool: UpstreamPool, host: str, port: int) -> None:
+    def __init__(self, pool: UpstreamPool, address: Address) -> None:
         self._pool = pool
-        self.host = host
-        self.port = port
+        self.address = address
         self.is_reused = False
         self.idle_since_s = 0.0
         self._was_early = False
@@ -128,10 +133,10 @@ class UpstreamConnection(asyncio.Protocol):
         if receiver is None:
             self.abort()
             return
-        transport = self._transport
-        if not self._was_early and transport is not None and transport.get_write_buffer_size():
+        if not self._parser.has_bytes:
             # Answered before the request was sent: the rest is never sent, nothing else fits here.
-            self._was_early = True
+            transport = self._transport
+            self._was_early = transport is not None and transport.get_write_buffer_size() > 0
         if events := self._parser.feed(data):
             receiver.on_read(events)
 
@@ -157,13 +162,14 @@ class UpstreamConnection(asyncio.Protocol):
 class UpstreamPool:
     """Idle connections by replica, the latest first; kept under the replica's own keep-alive."""
 
-    def __init__(self, limits: EdgeLimits) -> None:
+    def __init__(self, limits: EdgeLimits, tls: ssl.SSLContext | None = None) -> None:
         self.limits = limits
-        self._idle: dict[tuple[str, int], list[UpstreamConnection]] = {}
+        self._tls = tls
+        self._idle: dict[Address, list[UpstreamConnection]] = {}
 
-    def take(self, host: str, port: int, now_s: float) -> UpstreamConnection | None:
+    def take(self, spec: ReplicaSpec, now_s: float) -> UpstreamConnection | None:
         """The connection that was used last, None if none is fresh enough."""
-        idle = self._idle.get((host, port))
+        idle = self._idle.get((spec.host, spec.port, spec.is_tls))
         oldest_s = now_s - self.limits.upstream_reuse_s
         while idle:
             connection = idle.pop()
@@ -175,7 +181,7 @@ class UpstreamPool:
 
     def keep(self, connection: UpstreamConnection, now_s: float) -> bool:
         """Keep an idle connection for the next request; False if there are enough."""
-        idle = self._idle.setdefault((connection.host, connection.port), [])
+        idle = self._idle.setdefault(connection.address, [])
         if len(idle) >= self.limits.upstream_idle_connections_max:
             return False
         connection.idle_since_s = now_s
@@ -184,13 +190,13 @@ class UpstreamPool:
 
     def forget(self, connection: UpstreamConnection) -> None:
         """A connection is gone."""
-        idle = self._idle.get((connection.host, connection.port))
+        idle = self._idle.get(connection.address)
         if idle and connection in idle:
             idle.remove(connection)
 
-    def connect(self, host: str, port: int, receiver: Receiver) -> asyncio.Task[None]:
+    def connect(self, spec: ReplicaSpec, receiver: Receiver) -> asyncio.Task[None]:
         """Open a connection and tell ``receiver``; cancelling the task gives it up."""
-        return spawn(self._connect(host, port, receiver), name=f"connect-{host}:{port}")
+        return spawn(self._connect(spec, receiver), name=f"connect-{spec.host}:{spec.port}")
 
     def sweep(self, now_s: float) -> None:
         """Close what has been idle for too long; forget replicas without connections."""
@@ -210,12 +216,22 @@ class UpstreamPool:
                 connection.abort()
         self._idle.clear()
 
-    async def _connect(self, host: str, port: int, receiver: Receiver) -> None:
+    def _secure(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = client_context()
+        return self._tls
+
+    async def _connect(self, spec: ReplicaSpec, receiver: Receiver) -> None:
         loop = asyncio.get_running_loop()
+        host, port = spec.host, spec.port
+        address = (host, port, spec.is_tls)
         try:
             async with asyncio.timeout(self.limits.connect_s):
                 _, connection = await loop.create_connection(
-                    lambda: UpstreamConnection(self, host, port), host, port
+                    lambda: UpstreamConnection(self, address),
+                    host,
+                    port,
+                    ssl=self._secure() if spec.is_tls else None,
                 )
         except TimeoutError:
             receiver.connect_failed(

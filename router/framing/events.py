@@ -16,8 +16,10 @@ HeaderList = list[tuple[bytes, bytes]]
 class RequestHead:
     """The head of a request.
 
-    ``target`` is in origin form (path and query), also where the client sent the absolute form.
-    ``content_length`` is None where none was declared. ``http_version`` is "1.0" or "1.1".
+    ``target`` is in origin form (path and query), also where the client sent the absolute form, or
+    ``*``. ``content_length`` is None where none was declared. ``http_version`` is "1.0" or "1.1".
+    ``host``, ``content_coding`` and ``connection`` are in lower case, empty where there are none;
+    ``trace_id`` is empty until a trace is known.
     """
 
     method: bytes
@@ -28,6 +30,10 @@ class RequestHead:
     keep_alive: bool
     expects_continue: bool
     http_version: str
+    host: bytes = b""
+    content_coding: bytes = b""
+    connection: bytes = b""
+    trace_id: str = ""
 
     @property
     def path(self) -> bytes:

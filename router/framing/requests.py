@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import httptools
@@ -13,7 +14,20 @@ from router.framing.events import MESSAGE_END, RequestHead, RequestMark
 if TYPE_CHECKING:
     from router.framing.events import RequestEvent
 
-_READ: Final = frozenset((b"host", b"content-length", b"transfer-encoding", b"expect"))
+_READ: Final = frozenset(
+    (
+        *(b"host", b"content-length", b"transfer-encoding", b"expect", b"content-encoding"),
+        b"connection",
+    )
+)
+_HOST: Final = re.compile(
+    rb"(?:\[[0-9A-Fa-f:.]{2,64}\]|[A-Za-z0-9._~%!$&'()*+,;=-]*)(?::[0-9]{0,5})?"
+)
+"""RFC 3986, 3.2: a name, an IPv4 or IPv6 address, and a port; empty is a Host too."""
+_SCHEMES: Final = (b"http", b"https")
+_SLASH: Final = 0x2F
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+_HTTP2_PREFACE: Final = b"PRI "
 
 
 class RequestParser(Collector[RequestMark]):
@@ -23,13 +37,14 @@ class RequestParser(Collector[RequestMark]):
     connection (``Connection: close``) further bytes are ignored.
     """
 
-    __slots__ = ("_is_last_read", "_keep_alive", "_parser", "_url")
+    __slots__ = ("_host", "_is_last_read", "_keep_alive", "_parser", "_url")
 
     def __init__(
         self, *, header_bytes_max: int = HEADER_BYTES_MAX, headers_max: int = HEADERS_MAX
     ) -> None:
         super().__init__(header_bytes_max=header_bytes_max, headers_max=headers_max)
         self._url = b""
+        self._host = b""  # the last one found sound: it is the same for a connection's life
         self._keep_alive = True
         self._is_last_read = False
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
@@ -43,7 +58,7 @@ class RequestParser(Collector[RequestMark]):
         if self._is_quiet:
             self._fail_size()
         elif refused and not self._is_last_read:
-            self._fail("bad-request", f"This is not HTTP/1.1 as served here: {refused}.", 400)
+            self._fail("bad-request", _refusal(refused, data), 400)
         return self._drain()
 
     @property
@@ -85,38 +100,46 @@ class RequestParser(Collector[RequestMark]):
         if parser.should_upgrade():
             self._refuse_upgrade(method)
             return
-        version = parser.get_http_version()
-        n_hosts = 0
-        length: int | None = None
-        coding = b""
-        expects = False
-        for name, value in self._headers:
-            if name not in _READ:
-                continue
-            if name == b"host":
-                n_hosts += 1
-            elif name == b"content-length":
-                length = int(value)
-            elif name == b"transfer-encoding":
-                coding = value.lower() if not coding else coding + b"," + value.lower()
-            else:
-                expects = value.lower() == b"100-continue"
         self._keep_alive = parser.should_keep_alive()
-        if fault := _fault(version, n_hosts, coding):
+        self._complete_head(method, parser.get_http_version())
+
+    def _complete_head(self, method: bytes, version: str) -> None:
+        seen: dict[bytes, bytes] = {}
+        n_hosts = 0
+        for name, value in self._headers:
+            if name in _READ:
+                n_hosts += name == b"host"
+                value = value.lower()  # noqa: PLW2901 - all of them are the same in any case
+                seen[name] = seen[name] + b"," + value if name in seen else value
+        host, length = seen.get(b"host", b""), seen.get(b"content-length", b"")
+        coding, expects = seen.get(b"transfer-encoding", b""), seen.get(b"expect", b"")
+        encoding, target = seen.get(b"content-encoding", b""), self._url
+        fault = _fault(version, n_hosts, coding, length) or self._host_fault(host)
+        if not fault and (target[0] != _SLASH or b"#" in target):
+            target, fault = _rare_target(target, method, host if n_hosts else None)
+        if version == "1.0":  # RFC 9110, 10.1.1: what is expected is ignored
+            expects = b""
+        if fault:
             self._fail("bad-request", fault, 400)
-            return
-        self._events.append(
-            RequestHead(
-                method=method,
-                target=_origin_form(self._url),
-                headers=self._headers,
-                content_length=length,
-                is_chunked=bool(coding),
-                keep_alive=self._keep_alive,
-                expects_continue=expects and version == "1.1",
-                http_version=version,
+        elif expects and expects != b"100-continue":
+            what = "Only 100-continue can be expected of this server."
+            self._fail("expectation-failed", what, 417)
+        else:
+            self._events.append(
+                RequestHead(
+                    method,
+                    target,
+                    self._headers,
+                    int(length) if length else None,
+                    bool(coding),
+                    self._keep_alive,
+                    bool(expects),
+                    version,
+                    host,
+                    b"" if encoding == b"identity" else encoding,
+                    seen.get(b"connection", b""),
+                )
             )
-        )
 
     def on_message_complete(self) -> None:
         """llhttp: the request is whole."""
@@ -130,13 +153,50 @@ class RequestParser(Collector[RequestMark]):
             return
         self._fail(
             "upgrade-refused",
-            "This server speaks HTTP/1.1 only; send the request without an Upgrade header"
-            " (curl: --http1.1; Java: HttpClient.Version.HTTP_1_1).",
+            "This server speaks HTTP/1.1 only, no h2c and no WebSocket; send the request without an"
+            " Upgrade header (curl: --http1.1; Java: HttpClient.Version.HTTP_1_1).",
             400,
         )
 
+    def _host_fault(self, host: bytes) -> str:
+        """What is wrong with a Host; "" if nothing (RFC 9112, 3.2)."""
+        if host == self._host:
+            return ""
+        if _HOST.fullmatch(host) is None:
+            return "The Host header is not a name or an address with an optional port."
+        self._host = host
+        return ""
 
-def _fault(version: str, n_hosts: int, coding: bytes) -> str:
+
+def _rare_target(url: bytes, method: bytes, host: bytes | None) -> tuple[bytes, str]:
+    """A target that is no plain path: in origin form, and what is wrong with it, "" if nothing."""
+    if b"#" in url:
+        return url, "A request target has no fragment (#)."
+    if url == b"*":
+        return url, "" if method == b"OPTIONS" else "Only OPTIONS has the target *."
+    scheme, _, rest = url.partition(b"://")
+    ends = [at for at in (rest.find(b"/"), rest.find(b"?")) if at >= 0]
+    end = min(ends, default=len(rest))
+    if scheme.lower() not in _SCHEMES:
+        return url, "The target is neither a path nor an http URL."
+    authority = rest[:end].lower()
+    if not end or host not in (None, authority):
+        # Whoever routed this by one of the two names did not mean the other.
+        return url, "The target's host is not that of the Host header."
+    path = rest[end:]
+    return (path if path.startswith(b"/") else b"/" + path), ""
+
+
+def _refusal(refused: str, data: bytes) -> str:
+    """What a person is told of bytes that llhttp refused; other protocols are named."""
+    if data.startswith(_TLS_HANDSHAKE):
+        return "This port speaks plain HTTP, and this is TLS; use http:// in the base URL."
+    if data.startswith(_HTTP2_PREFACE):
+        return "This server speaks HTTP/1.1 only, and this is HTTP/2 (curl: --http1.1)."
+    return f"This is not HTTP/1.1 as served here: {refused}."
+
+
+def _fault(version: str, n_hosts: int, coding: bytes, length: bytes) -> str:
     """What RFC 9112 refuses and llhttp does not (sections 2.3, 3.2 and 6.1); "" if nothing."""
     if version not in ("1.1", "1.0"):
         return f"HTTP/{version} is not served; use HTTP/1.1."
@@ -144,16 +204,6 @@ def _fault(version: str, n_hosts: int, coding: bytes) -> str:
         return f"An HTTP/1.1 request needs exactly one Host header, this one has {n_hosts}."
     if coding and (coding != b"chunked" or version == "1.0"):
         return "The only transfer coding served is chunked, in HTTP/1.1."
+    if length.startswith(b"0") and length != b"0":
+        return "The Content-Length begins with a zero."
     return ""
-
-
-def _origin_form(url: bytes) -> bytes:
-    """Path and query of a target; the absolute form (RFC 9112, 3.2.2) loses its authority."""
-    if url.startswith(b"/"):
-        return url
-    _, mark, rest = url.partition(b"://")
-    if not mark:
-        return url
-    ends = [at for at in (rest.find(b"/"), rest.find(b"?")) if at >= 0]
-    path = rest[min(ends) :] if ends else b""
-    return path if path.startswith(b"/") else b"/" + path

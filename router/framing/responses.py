@@ -17,6 +17,8 @@ _CODE: Final = "bad-upstream-response"
 _STATUS: Final = 502
 _FINAL: Final = 200  # statuses below are interim
 _SWITCHING: Final = 101
+_STATUSES: Final = range(100, 600)
+_VERSIONS: Final = ("1.1", "1.0")
 _BODILESS: Final = (204, 304)
 
 
@@ -80,6 +82,12 @@ class ResponseParser(Collector[ResponseMark]):
             self._is_overrun = True
             return []
         refused = self._run(parser, data)
+        events = self._events
+        if events and self._end_at < 0 and self._failed_at < 0 and not refused:
+            self._quiet_bytes = 0  # nearly every read: the next part of a body
+            out = events.copy()
+            events.clear()
+            return out
         if self._end_at >= 0:  # what follows the end was not asked for
             self._is_overrun = self._is_overrun or bool(refused) or len(self._events) > self._end_at
             del self._events[self._end_at :]
@@ -119,7 +127,11 @@ class ResponseParser(Collector[ResponseMark]):
         self._in_head = False
         if self._is_complete:
             return
-        status = parser.get_status_code()
+        status, version = parser.get_status_code(), parser.get_http_version()
+        if status not in _STATUSES or version not in _VERSIONS:
+            what = f"HTTP/{version} with status {status:03d}"
+            self._fail(_CODE, f"The replica's answer is not HTTP/1.1: {what}.", _STATUS)
+            return
         self._is_interim = status < _FINAL
         if self._is_interim:
             if status == _SWITCHING:
@@ -128,24 +140,32 @@ class ResponseParser(Collector[ResponseMark]):
         if self._is_head_over():
             self._fail(_CODE, "The head of the replica's answer is too large.", _STATUS)
             return
-        length: int | None = None
-        coding = b""
-        for name, value in self._headers:
-            if name == b"content-length":
-                length = int(value)
-            elif name == b"transfer-encoding":
-                coding = value.lower() if not coding else coding + b"," + value.lower()
-        if coding not in (b"", b"chunked"):
+        length, coding = self._framing()
+        if coding not in (b"", b"chunked") or (coding and version == "1.0"):
             self._fail(_CODE, f"The replica's transfer coding is not chunked: {coding!r}.", _STATUS)
+            return
+        if length.startswith(b"0") and length != b"0":
+            self._fail(_CODE, f"The replica's Content-Length is {length!r}.", _STATUS)
             return
         self._keep_alive = parser.should_keep_alive()
         has_body = not self._is_head and status not in _BODILESS
-        self._is_eof_framed = has_body and length is None and not coding
+        self._is_eof_framed = has_body and not length and not coding
+        n_bytes = int(length) if length else None
         self._events.append(
-            ResponseHead(status, self._headers, length, bool(coding), self._is_eof_framed)
+            ResponseHead(status, self._headers, n_bytes, bool(coding), self._is_eof_framed)
         )
         if self._is_head:
             self._complete()
+
+    def _framing(self) -> tuple[bytes, bytes]:
+        """Content-Length, and the transfer coding in lower case; each empty where there is none."""
+        length = coding = b""
+        for name, value in self._headers:
+            if name == b"content-length":
+                length = value
+            elif name == b"transfer-encoding":
+                coding = value.lower() if not coding else coding + b"," + value.lower()
+        return length, coding
 
     def on_message_complete(self) -> None:
         """llhttp: the answer is whole."""

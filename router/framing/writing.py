@@ -25,6 +25,18 @@ HOP_BY_HOP: Final = frozenset(
 )
 """Headers that belong to one connection (RFC 9110, 7.6.1)."""
 
+KEYS: Final = frozenset((b"authorization", b"x-api-key"))
+"""What a client shows who it is by."""
+
+NOT_FORWARDED: Final = HOP_BY_HOP | {
+    b"accept-encoding",  # a compressed answer would blind the tap
+    b"content-length",
+    b"expect",
+    b"host",
+    b"x-request-id",
+}
+"""Headers of a request that the router writes anew or keeps to itself."""
+
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
 

@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from router.obs.tenants import tenant_metrics
 from router.state.health import State
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from router.core import RouterCore
     from router.obs.recorder import Recorder
     from router.state.history import RequestRecord
+    from router.tenants.gate import Gate
 
 _TTFT_BOUNDS_S: Final = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4)
 _PRICE_PARTS: Final = ("wait_s", "prefill_s", "interference_s", "pressure_s")
@@ -36,6 +38,10 @@ METRICS: Final[dict[str, str]] = {
     "homeport_turned_away_total": "requests answered by the router itself, by error code",
     "homeport_errors_total": "placed requests that failed, by error code",
     "homeport_retries_total": "requests sent to another replica before their first event",
+    "homeport_retries_denied_total": "failed requests not sent again, as the retry budget was spent",
+    "homeport_repeats_total": "requests sent once more to the only replica there was",
+    "homeport_held_requests": "requests that wait at the door for room",
+    "homeport_held_total": "requests that waited at the door, by how that ended",
     "homeport_decisions_total": "placed requests, by the policy's reason",
     "homeport_sessions_moved_total": "sessions that left a home which could still take them",
     "homeport_sessions_rehomed_total": "sessions that lost their home (gone, down, not ready, draining)",
@@ -49,6 +55,14 @@ METRICS: Final[dict[str, str]] = {
     "homeport_recording": "1 while what is decided is recorded",
     "homeport_recorded_records_total": "records taken for the recording",
     "homeport_recorded_bytes_total": "bytes of the recording in its file",
+    "homeport_reloads_total": "files that were read again, by file and outcome",
+    "homeport_file_unusable": "1 while a file on disk cannot be used and the one before it is",
+    "homeport_tenant_requests_total": "placed requests of a tenant that have ended, by outcome",
+    "homeport_tenant_refused_total": "a tenant's requests that were not placed, by error code",
+    "homeport_tenant_inflight": "a tenant's requests that were let in and are not over",
+    "homeport_tenant_prompt_tokens_total": "prompt tokens the engines reported for a tenant",
+    "homeport_tenant_cached_tokens_total": "of these, tokens they had cached",
+    "homeport_tenant_output_tokens_total": "tokens the engines generated for a tenant",
     "homeport_replica_state": "1 for the state a replica is in",
     "homeport_replica_inflight": "requests in flight at a replica, as the router believes",
     "homeport_replica_backlog_seconds": "prefill dispatched to a replica and not yet begun",
@@ -97,6 +111,9 @@ class Counts:
     turned_away: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     decisions: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     price_us: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    reloads: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    unusable_files: dict[str, bool] = field(default_factory=dict)
+    pressure: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     ttft: Histogram = field(default_factory=Histogram)
     duration: Histogram = field(default_factory=Histogram)
 
@@ -118,10 +135,17 @@ class Counts:
 class RouterMetrics(Collector):
     """Turns the core's state and the counts into metrics when scraped."""
 
-    def __init__(self, core: RouterCore, counts: Counts, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        core: RouterCore,
+        counts: Counts,
+        recorder: Recorder | None = None,
+        gate: Gate | None = None,
+    ) -> None:
         self._core = core
         self._counts = counts
         self._recorder = recorder
+        self._gate = gate
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -133,8 +157,11 @@ class RouterMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Every metric of :data:`METRICS`."""
         yield from self._requests()
+        yield from self._pressure()
         yield from self._totals()
         yield from self._recording()
+        yield from self._files()
+        yield from tenant_metrics(self._gate, METRICS)
         yield from self._replicas()
 
     def _requests(self) -> Iterator[Metric]:
@@ -163,6 +190,26 @@ class RouterMetrics(Collector):
             shape = HistogramMetricFamily(name, METRICS[name])
             shape.add_metric([], histogram.buckets(), histogram.sum_s)
             yield shape
+
+    def _pressure(self) -> Iterator[Metric]:
+        counts = self._counts.pressure
+        for name, event in (
+            ("homeport_retries_denied_total", "retry-denied"),
+            ("homeport_repeats_total", "repeated"),
+        ):
+            family = _counter(name)
+            family.add_metric([], counts.get(event, 0))
+            yield family
+        ended = _counter("homeport_held_total", "outcome")
+        n_ended = 0
+        for outcome in ("placed", "given-up", "client-gone"):
+            n = counts.get(f"held-{outcome}", 0)
+            ended.add_metric([outcome], n)
+            n_ended += n
+        yield ended
+        waiting = _gauge("homeport_held_requests")
+        waiting.add_metric([], counts.get("held", 0) - n_ended)
+        yield waiting
 
     def _totals(self) -> Iterator[Metric]:
         totals = self._core.history.totals
@@ -195,6 +242,16 @@ class RouterMetrics(Collector):
             family = _counter(name)
             family.add_metric([], value)
             yield family
+
+    def _files(self) -> Iterator[Metric]:
+        reloads = _counter("homeport_reloads_total", "file", "outcome")
+        for labels, n in self._counts.reloads.items():
+            reloads.add_metric(labels, n)
+        yield reloads
+        unusable = _gauge("homeport_file_unusable", "file")
+        for name, is_unusable in self._counts.unusable_files.items():
+            unusable.add_metric([name], float(is_unusable))
+        yield unusable
 
     def _replicas(self) -> Iterator[Metric]:
         replicas = self._core.fleet.replicas()

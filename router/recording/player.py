@@ -118,8 +118,10 @@ class ArrivalReader:
             ends_bytes=ends_bytes,
             head_segments=row.head_segments,
             n_messages=row.n_messages,
-            bound_to=row.bound_to,
+            tenant="" if row.tenant is None else name_of(row.tenant),
+            scope=0 if row.tenant is None else int.from_bytes(row.tenant, "little"),
             work=row.work,
+            bound_to=row.bound_to,
         )
         return Arrival(self._number, row.now_s, facts)
 

@@ -210,9 +210,10 @@ class RecordedCore(RouterCore):
                 common=shared.common,
                 links=seal.links(new),
                 lengths_bytes=lengths_of(facts.ends_bytes, shared),
-                bound_to=facts.bound_to,
+                tenant=seal.session(facts.tenant) if facts.tenant else None,
                 work=facts.work,
                 is_any_model=not facts.model,
+                bound_to=facts.bound_to,
             )
         )
 

@@ -125,6 +125,8 @@ class Arrive(_Record, tag=8):
     ``session``, ``parent`` and ``model`` are sealed. The chain is told by what is new in it: it has
     the first ``common`` segments of the arrival that came ``back`` arrivals earlier (0: none),
     then those of ``links``, 8 sealed bytes each, with ``lengths_bytes`` canonical bytes each.
+    ``output_tokens_max`` is cut off at 2**53. ``tenant`` is sealed as a session is, None if there is
+    none.
     ``output_tokens_max`` is cut off at 2**53. ``is_any_model``: it named none, whatever ``model`` is.
     """
 
@@ -143,6 +145,7 @@ class Arrive(_Record, tag=8):
     common: Count
     links: bytes
     lengths_bytes: tuple[Count, ...]
+    tenant: Sealed | None = None
     work: Work = Work.GENERATION
     is_any_model: bool = False
     bound_to: str = ""

@@ -31,6 +31,7 @@ class ReplicaSpec:
 
     ``capacity_tokens`` is device and host tier together, None if not known yet. ``lease_s`` None
     means it stays until it is removed. ``source`` says who named it: static or registered.
+    ``is_tls``: it is spoken to over TLS. ``api_key`` is its own key, None for the fleet's.
     """
 
     replica_id: str
@@ -41,12 +42,14 @@ class ReplicaSpec:
     profile: str | None = None
     inflight_max: int | None = None
     lease_s: float | None = None
+    is_tls: bool = False
+    api_key: str | None = field(default=None, repr=False)
 
     @property
     def url(self) -> str:
         """The base URL, without a slash at its end."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}"
 
 
 @dataclass(slots=True, frozen=True)

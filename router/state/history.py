@@ -24,6 +24,8 @@ class Outcome(StrEnum):
     """The replica found fault with the request itself (its 4xx), and the client was told so."""
     CLIENT_GONE = "client-gone"
     FAILED = "failed"
+    HELD = "held"
+    """Every replica was full, and it waits at the door: placed anew, it is another record."""
 
 
 _FAILED: Final = Outcome.FAILED
@@ -58,6 +60,9 @@ class RequestRecord:
     output_tokens: int | None = None
     outcome: Outcome | None = None
     error_code: str | None = None
+    tenant: str = ""
+    request_id: str = ""
+    trace_id: str = ""
     is_turn: bool = True
 
     @property

@@ -158,8 +158,8 @@ class Drill:
             ends_bytes=array("I", accumulate(lengths)),
             head_segments=min(_N_HEAD, len(segments)),
             n_messages=len(segments),
-            bound_to=self._name() if dice.random() < 0.05 else "",
             work=dice.choices(list(Work), [90, 3, 4, 3])[0],
+            bound_to=self._name() if dice.random() < 0.05 else "",
         )
         self.arrived.append(facts)
         try:

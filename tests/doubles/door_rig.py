@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from router.clock import now_s
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from router.dialect.base import Dialect
-    from router.policy.view import FleetView, RouteRequest
+    from router.edge.credentials import EdgeSecurity
+    from router.framing.forwarding import ForwardingRules
+    from router.policy.view import FleetView, Policy, RouteRequest
     from router.state.history import RequestRecord
 
 
@@ -47,6 +50,7 @@ class Notes:
     def __init__(self) -> None:
         self.records: list[RequestRecord] = []
         self.turned: list[tuple[str, str, str]] = []
+        self.pressure: Counter[str] = Counter()
         self._news = asyncio.Event()
 
     def finished(self, record: RequestRecord) -> None:
@@ -54,10 +58,21 @@ class Notes:
         self.records.append(record)
         self._news.set()
 
-    def turned_away(self, *, code: str, dialect: str, target: str) -> None:
+    def turned_away(self, *, code: str, dialect: str, target: str, tenant: str = "") -> None:  # noqa: ARG002
         """The router answered a request itself."""
         self.turned.append((code, dialect, target))
         self._news.set()
+
+    def noted(self, event: str) -> None:
+        """A request could not be served at once."""
+        self.pressure[str(event)] += 1
+        self._news.set()
+
+    async def until(self, event: str, n: int = 1) -> None:
+        """Wait until this was noted so often."""
+        while self.pressure[event] < n:
+            self._news.clear()
+            await self._news.wait()
 
     async def wait_for(self, n_records: int) -> RequestRecord:
         """Wait until this many requests are over; answers the last."""
@@ -77,11 +92,14 @@ class Rig:
         limits: EdgeLimits,
         clock: Callable[[], float],
         *,
+        forwarding: ForwardingRules | None,
+        security: EdgeSecurity | None,
+        make_core: Callable[[Policy, random.Random], RouterCore] = RouterCore,
         names: Mapping[str, Any],
         engine_paths: Sequence[str],
     ) -> None:
         self.policy = InOrder()
-        self.core = RouterCore(self.policy, random.Random(0))
+        self.core = make_core(self.policy, random.Random(0))
         for number, port in enumerate(ports):
             spec = ReplicaSpec(replica_id=f"r{number}", host="127.0.0.1", port=port)
             self.core.members.join(spec, 0.0)
@@ -94,6 +112,8 @@ class Rig:
             limits=limits,
             observer=self.notes,
             now_s=clock,
+            security=security,
+            forwarding=forwarding,
             names=ModelNames(self.core.fleet, **names),
             engine_paths=engine_paths,
         )
@@ -121,6 +141,9 @@ async def front_door(
     dialects: Mapping[str, Dialect],
     limits: EdgeLimits | None = None,
     clock: Callable[[], float] = now_s,
+    forwarding: ForwardingRules | None = None,
+    security: EdgeSecurity | None = None,
+    make_core: Callable[[Policy, random.Random], RouterCore] = RouterCore,
     names: Mapping[str, Any] | None = None,
     engine_paths: Sequence[str] = (),
 ) -> AsyncIterator[Rig]:
@@ -129,7 +152,17 @@ async def front_door(
     ``names`` are the arguments of its :class:`ModelNames`.
     """
     limits = limits or EdgeLimits(sweep_s=0.01, drain_s=2.0)
-    rig = Rig(list(ports), dialects, limits, clock, names=names or {}, engine_paths=engine_paths)
+    rig = Rig(
+        list(ports),
+        dialects,
+        limits,
+        clock,
+        forwarding=forwarding,
+        security=security,
+        make_core=make_core,
+        names=names or {},
+        engine_paths=engine_paths,
+    )
     rig.port = await rig.door.start("127.0.0.1", 0)
     try:
         # uvloop swallows what a signal's handler raises, so the test runner's own limit is lost.

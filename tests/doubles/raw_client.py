@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import h11
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator
 
 
@@ -102,9 +103,11 @@ class RawClient:
 
 
 @contextlib.asynccontextmanager
-async def client_of(port: int, *, limit: int = 1 << 26) -> AsyncIterator[RawClient]:
+async def client_of(
+    port: int, *, limit: int = 1 << 26, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[RawClient]:
     """A connection to the front door; a small ``limit`` makes a client that reads slowly."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit, ssl=tls)
     try:
         yield RawClient(reader, writer)
     finally:

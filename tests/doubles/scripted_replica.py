@@ -21,6 +21,7 @@ import struct
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable, Iterator
     from types import TracebackType
 
@@ -106,7 +107,7 @@ class Call:
 
     def header(self, name: str) -> str | None:
         """The value of a header of the request."""
-        for line in self.head.decode().split("\r\n")[1:]:
+        for line in self.head.decode("latin-1").split("\r\n")[1:]:
             key, _, value = line.partition(": ")
             if key == name:
                 return value
@@ -142,17 +143,22 @@ class Call:
 class ScriptedReplica:
     """Listens on a port of its own; ``calls`` are the requests so far."""
 
-    def __init__(self, script: Script, *, reads_body: bool = True) -> None:
+    def __init__(
+        self, script: Script, *, reads_body: bool = True, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.script = script
         self.calls: list[Call] = []
         self.n_connections = 0
         self.port = 0
         self._reads_body = reads_body
+        self._tls = tls
         self._server: asyncio.Server | None = None
         self._running: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 26)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", 0, limit=1 << 26, ssl=self._tls
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

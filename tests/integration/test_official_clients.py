@@ -199,7 +199,7 @@ def test_errors_reach_the_clients_as_their_own_exceptions(
     with pytest.raises(openai.BadRequestError):
         chat.chat.completions.create(model=MODEL, messages=[])
     with pytest.raises(openai.NotFoundError) as missing:
-        chat.moderations.create(input="x")
+        chat.images.generate(model=MODEL, prompt="x")
     assert missing.value.code == "unknown-path"
     with pytest.raises(anthropic.BadRequestError):
         messages.messages.create(

@@ -14,12 +14,16 @@ from aiohttp import web
 from router.clock import now_s
 from router.control.probes import Probes
 from router.core import RouterCore
+from router.edge.tls import ServerTls, TlsFiles, client_context
 from router.policy import registry
 from router.state.fleet import ReplicaSpec
 from router.state.health import State
+from tests.doubles.certificates import Authority
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     from router.state.fleet import Replica
 
@@ -33,13 +37,15 @@ class OddReplica:
         self.info = b"{}"
         self.models = b"{}"
         self.asked = asyncio.Event()
+        self.keys: set[str | None] = set()
 
     async def ready(self, _: web.Request) -> web.Response:
         if self.ready_status == 302:
             raise web.HTTPFound("/elsewhere")
         return web.Response(status=self.ready_status)
 
-    async def load(self, _: web.Request) -> web.Response:
+    async def load(self, request: web.Request) -> web.Response:
+        self.keys.add(request.headers.get("authorization"))
         self.asked.set()
         return web.Response(body=self.loads, content_type="application/json")
 
@@ -54,8 +60,18 @@ class OddReplica:
 
 
 @contextlib.asynccontextmanager
-async def probed(odd: OddReplica) -> AsyncIterator[Replica]:
-    """The replica as a router that probes it all the time believes it to be."""
+async def probed(
+    odd: OddReplica,
+    *,
+    key: str | None = None,
+    own_key: str | None = None,
+    serves: ssl.SSLContext | None = None,
+    believes: ssl.SSLContext | None = None,
+) -> AsyncIterator[Replica]:
+    """The replica as a router that probes it all the time believes it to be.
+
+    The router has ``key`` for the fleet and ``own_key`` for this replica, which ``serves`` TLS.
+    """
     app = web.Application()
     app.router.add_get("/ready", odd.ready)
     app.router.add_get("/elsewhere", odd.elsewhere)
@@ -64,10 +80,20 @@ async def probed(odd: OddReplica) -> AsyncIterator[Replica]:
     app.router.add_get("/v1/models", odd.served)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=serves).start()
     core = RouterCore(registry.make("home"), random.Random(1))
-    replica = core.members.join(ReplicaSpec("r", "127.0.0.1", runner.addresses[0][1]), now_s())
-    probes = Probes(core, interval_s=0.02, now_s=now_s, dice=random.Random(1), describe_s=0.05)
+    port, is_tls = runner.addresses[0][1], serves is not None
+    spec = ReplicaSpec("r", "127.0.0.1", port, is_tls=is_tls, api_key=own_key)
+    replica = core.members.join(spec, now_s())
+    probes = Probes(
+        core,
+        interval_s=0.02,
+        now_s=now_s,
+        dice=random.Random(1),
+        describe_s=0.05,
+        api_key=key,
+        tls=believes,
+    )
     try:
         await probes.start()
         async with asyncio.timeout(20):
@@ -187,3 +213,28 @@ async def test_adapters_come_and_go_and_silence_changes_nothing() -> None:
         assert replica.serves == ("kimi", "kimi:tuned")
         odd.models = json.dumps({"data": [base]}).encode()
         await until(lambda: replica.serves == ("kimi",))
+
+
+async def test_probes_show_the_fleets_key_or_the_replicas_own() -> None:
+    for keys, shown in (((None, None), None), (("f", None), "Bearer f"), (("f", "o"), "Bearer o")):
+        odd = OddReplica()
+        async with probed(odd, key=keys[0], own_key=keys[1]):
+            await odd.asked.wait()
+        assert odd.keys == {shown}
+
+
+async def test_probes_speak_tls_and_believe_only_whom_they_are_told_to(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("server")
+    serves = ServerTls(TlsFiles(pair.cert, pair.key)).context
+    odd = OddReplica()
+    async with probed(
+        odd, serves=serves, believes=client_context(TlsFiles(ca=authority.cert))
+    ) as replica:
+        await odd.asked.wait()
+        assert replica.state is State.READY
+        assert replica.spec.url.startswith("https://")
+    odd = OddReplica()
+    async with probed(odd, serves=serves, believes=client_context()) as replica:
+        assert replica.state is State.DOWN
+    assert not odd.asked.is_set()

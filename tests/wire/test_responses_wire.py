@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from router.edge.limits import EdgeLimits, HoldLimits
 from tests.doubles.door_rig import front_door
 from tests.doubles.raw_client import Answer, RawClient, client_of, post
 from tests.doubles.responses_bytes import (
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
     from router.dialect.base import Dialect
 
+AT_ONCE = EdgeLimits(sweep_s=0.01, drain_s=2.0, hold=HoldLimits(unretried_s=0.0))
+"""Nobody waits at the door."""
 SSE = opening() + words("he", "llo") + ending()
 JSON = json.dumps(document()).encode()
 KEPT = f"{RESPONSES}/{RESPONSE_ID}"
@@ -143,7 +146,7 @@ async def test_a_full_queue_and_nobody_else(
 
     async with (
         ScriptedReplica(full) as replica,
-        front_door(replica.port, dialects=table) as rig,
+        front_door(replica.port, dialects=table, limits=AT_ONCE) as rig,
         client_of(rig.port) as client,
     ):
         answer = await ask(client, posted(stream=is_stream))
@@ -219,7 +222,7 @@ async def test_a_failure_of_the_engine_after_the_first_word_is_passed_on(
 
 
 async def test_nobody_there_is_said_in_a_body(table: Mapping[str, Dialect]) -> None:
-    async with front_door(dialects=table) as rig, client_of(rig.port) as client:
+    async with front_door(dialects=table, limits=AT_ONCE) as rig, client_of(rig.port) as client:
         answer = await ask(client, posted())
     assert answer.status == 503
     error = json.loads(answer.body)["error"]
@@ -338,7 +341,7 @@ async def test_a_holder_that_fails_is_not_replaced(table: Mapping[str, Dialect])
     async with (
         ScriptedReplica(script) as holder,
         ScriptedReplica(good) as other,
-        front_door(holder.port, other.port, dialects=table) as rig,
+        front_door(holder.port, other.port, dialects=table, limits=AT_ONCE) as rig,
         client_of(rig.port) as client,
     ):
         await ask(client, posted(stream=False, store=True))

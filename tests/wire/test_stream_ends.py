@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from router.clock import ManualClock
-from router.edge.limits import EdgeLimits
+from router.edge.limits import EdgeLimits, RetryLimits
 from tests.doubles.door_rig import front_door
 from tests.doubles.raw_client import chat, client_of, post
 from tests.doubles.scripted_replica import (
@@ -160,6 +160,7 @@ async def test_a_failure_after_heartbeats_is_an_event(
     table: Mapping[str, Dialect], answer: bytes, code: bytes
 ) -> None:
     clock, waiting, go_on = ManualClock(), asyncio.Event(), asyncio.Event()
+    limits = EdgeLimits(sweep_s=0.01, retry=RetryLimits(backoff_s=0.0))
 
     async def script(call: Call) -> None:
         waiting.set()
@@ -168,7 +169,7 @@ async def test_a_failure_after_heartbeats_is_an_event(
 
     async with (
         ScriptedReplica(script) as only,
-        front_door(only.port, dialects=table, clock=clock) as rig,
+        front_door(only.port, dialects=table, limits=limits, clock=clock) as rig,
         client_of(rig.port) as client,
     ):
         await client.send(post(chat()))

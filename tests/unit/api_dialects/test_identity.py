@@ -63,6 +63,18 @@ def test_a_configured_header_comes_first() -> None:
     ("headers", "key", "parent"),
     [
         ({"x-claude-code-session-id": "S", "x-claude-code-agent-id": "A"}, "S/A", "S"),
+        (
+            {
+                "x-claude-code-session-id": "S",
+                "x-claude-code-agent-id": "B",
+                "x-claude-code-parent-agent-id": "A",
+            },
+            "S/B",
+            "S/A",
+        ),
+        ({"session-id": "S", "thread-id": "T", "x-openai-subagent": "review"}, "T", "S"),
+        ({"session_id": "S", "x-codex-window-id": "S:3"}, "S", None),
+        ({"x-codex-window-id": "T:3", "x-codex-parent-thread-id": "S"}, "T", "S"),
         ({"x-session-id": "C", "x-parent-session-id": "P"}, "C", "P"),
         ({"x-dynamo-session-id": "C", "x-dynamo-parent-session-id": "P"}, "C", "P"),
         ({"session-id": "S", "thread-id": "T", "x-codex-parent-thread-id": "S"}, "T", "S"),

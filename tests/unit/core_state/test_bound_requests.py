@@ -24,7 +24,7 @@ def test_it_goes_to_its_holder_whatever_the_policy_says(policy: str) -> None:
     core = make_core(4, policy=policy)
     for n in range(8):
         ticket = core.arrive(bound([n + 1], f"s{n}", to="r2"), n * 1.0)
-        assert (ticket.replica_id, ticket.reason, ticket.port) == ("r2", "holder", 31_002)
+        assert (ticket.replica_id, ticket.reason, ticket.spec.port) == ("r2", "holder", 31_002)
         assert ticket.record.ranked == ("r2",)
         core.finish(ticket, Outcome.DONE, n + 0.5)
     assert all_idle(core)

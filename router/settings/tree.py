@@ -1,4 +1,4 @@
-"""The router's settings: one frozen tree, the only reader of environment and files.
+"""The tree of settings, and how its sources are resolved.
 
 Order: defaults, then the TOML file, then ``HOMEPORT_*``, then flags. Unknown keys and impossible
 values are refused, naming the key, the value and where it came from.
@@ -7,6 +7,7 @@ values are refused, naming the key, the value and where it came from.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +20,31 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    SecretStr,
     ValidationError,
     model_validator,
 )
 
 from router.errors import ConfigError
 from router.policy.registry import POLICIES
+from router.settings.groups import ForwardingSettings, HoldSettings, LimitSettings, RetrySettings
+from router.settings.kinds import (
+    HeaderSecret,
+    Number,
+    Port,
+    Seconds,
+    Secret,
+    as_list,
+    as_table,
+    secret_keys,
+)
+from router.settings.kinds import Path as FileName
+from router.settings.security import (
+    SECRET_FILES,
+    ReplicaTlsSettings,
+    TlsSettings,
+    demand_admin_key,
+    read_secret,
+)
 from router.state.addresses import parse_url
 
 if TYPE_CHECKING:
@@ -33,8 +52,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "HOMEPORT_"
 _NESTED: Final = "__"
-_SECRET_LENGTH_MIN: Final = 16
-_SECRETS: Final = frozenset({"record_salt"})
+_PASSWORD: Final = re.compile(r"//[^/@\s]*@")
+"""What stands before the host in a URL."""
 
 
 def _known_policy(name: str) -> str:
@@ -45,20 +64,9 @@ def _known_policy(name: str) -> str:
 
 def _replica_url(url: str) -> str:
     if parse_url(url) is None:
-        raise ValueError(f"{url!r} is not of the form http://HOST:PORT")
+        shown = url if "@" not in url else f"...@{url.rpartition('@')[2]}"
+        raise ValueError(f"{shown!r} is not of the form http://HOST:PORT or https://HOST:PORT")
     return url.rstrip("/")
-
-
-def _list(value: object) -> object:
-    """A list in the environment is separated by commas or blanks."""
-    return value.replace(",", " ").split() if isinstance(value, str) else value
-
-
-def _table(value: object) -> object:
-    """A table of names is a list of ``NAME=MODEL`` everywhere but in TOML."""
-    if isinstance(value, dict):
-        return [f"{name}={model}" for name, model in value.items()]
-    return _list(value)
 
 
 def _alias(text: str) -> str:
@@ -74,52 +82,6 @@ def _path(path: str) -> str:
     return path
 
 
-def _long_enough(secret: SecretStr | None) -> SecretStr | None:
-    if secret is not None and len(secret.get_secret_value()) < _SECRET_LENGTH_MIN:
-        raise ValueError(f"must have at least {_SECRET_LENGTH_MIN} characters")
-    return secret
-
-
-def _number(value: object) -> object:
-    """TOML's true is no number, though Python takes it for one."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004  (pydantic wants a ValueError)
-    return value
-
-
-Number = BeforeValidator(_number)
-Seconds = Annotated[float, Number, Field(gt=0, le=86_400, allow_inf_nan=False)]
-Port = Annotated[int, Number, Field(ge=0, le=65_535)]
-
-
-class LimitSettings(BaseModel):
-    """Bounds of the data plane; each is one field of the edge's limits."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    body_mib_max: Annotated[float, Number] = Field(
-        default=64, gt=0, le=1024, allow_inf_nan=False, description="largest request body, MiB"
-    )
-    connections_max: Annotated[int, Number] = Field(
-        default=10_000, ge=1, description="client connections at once"
-    )
-    connect_s: Seconds = Field(default=2.0, description="to connect to a replica")
-    first_event_s: Seconds = Field(default=600.0, description="until a stream's first event")
-    answer_s: Seconds = Field(
-        default=3_600.0, description="until a whole answer that is not streamed"
-    )
-    head_hold_s: Seconds = Field(
-        default=60.0, description="holding a stream's head for its first event"
-    )
-    heartbeat_s: Seconds = Field(default=15.0, description="between comments once the head is out")
-    stream_idle_s: Seconds = Field(default=300.0, description="between two reads of a stream")
-    request_read_s: Seconds = Field(default=60.0, description="for a request to arrive")
-    client_idle_s: Seconds = Field(default=75.0, description="keeping an idle client connection")
-    # SGLang closes idle connections after 5 s.
-    upstream_reuse_s: Seconds = Field(default=3.0, description="reusing an idle replica connection")
-    drain_s: Seconds = Field(default=300.0, description="for running requests to end at shutdown")
-
-
 class Settings(BaseModel):
     """All settings of ``homeport serve``."""
 
@@ -133,10 +95,10 @@ class Settings(BaseModel):
     )
     admin_port: Port = Field(default=30_080, description="control port; 0 takes a free one")
     replica: Annotated[
-        tuple[Annotated[str, AfterValidator(_replica_url)], ...], BeforeValidator(_list)
+        tuple[Annotated[str, AfterValidator(_replica_url)], ...], BeforeValidator(as_list)
     ] = Field(default=(), description="replicas by URL; others may register themselves")
     aliases: Annotated[
-        tuple[Annotated[str, AfterValidator(_alias)], ...], BeforeValidator(_table)
+        tuple[Annotated[str, AfterValidator(_alias)], ...], BeforeValidator(as_table)
     ] = Field(
         default=(), description="other names for models, NAME=MODEL; NAME* for all beginning so"
     )
@@ -144,7 +106,7 @@ class Settings(BaseModel):
         default=None, min_length=1, description="the model of requests that name none"
     )
     engine_paths: Annotated[
-        tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(_list)
+        tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(as_list)
     ] = Field(default=(), description="further paths of the engine to let through; PATH* for all")
     policy: Annotated[str, AfterValidator(_known_policy)] = Field(
         default="home", description=f"how a replica is chosen: {', '.join(sorted(POLICIES))}"
@@ -198,17 +160,48 @@ class Settings(BaseModel):
         allow_inf_nan=False,
         description="where a recording ends, MiB",
     )
-    record_salt: Annotated[SecretStr | None, AfterValidator(_long_enough)] = Field(
+    record_salt: Secret = Field(
         default=None,
         description="secret that makes names in a recording unreadable; made anew at each start",
     )
+    tenants_file: FileName = Field(
+        default=None, description="a TOML file of tenants and their keys; open to all if not set"
+    )
+    # The engine's prefix cache is one for all who use it, unless it is told otherwise.
+    tenant_prefixes: Literal["shared", "isolated"] = Field(
+        default="shared", description="whether tenants profit from each other's cached prefixes"
+    )
+    forward_client_key: bool = Field(
+        default=False, description="pass the client's own key on to the replicas"
+    )
+    replica_api_key: HeaderSecret = Field(
+        default=None, description="secret: the replicas' --api-key, sent to them with each request"
+    )
+    replica_api_key_file: FileName = Field(
+        default=None, description="a file that holds replica_api_key"
+    )
+    admin_key: Secret = Field(
+        default=None, description="secret: the control API's key; needed beyond loopback"
+    )
+    admin_key_file: FileName = Field(default=None, description="a file that holds admin_key")
+    metrics_open: bool = Field(
+        default=True, description="serve /metrics without the control API's key"
+    )
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    tls: TlsSettings = Field(default_factory=TlsSettings)
+    replica_tls: ReplicaTlsSettings = Field(default_factory=ReplicaTlsSettings)
+    forwarding: ForwardingSettings = Field(default_factory=ForwardingSettings)
+    retry: RetrySettings = Field(default_factory=RetrySettings)
+    hold: HoldSettings = Field(default_factory=HoldSettings)
 
     @model_validator(mode="after")
     def _has_two_ports(self) -> Self:
         if self.port == self.admin_port != 0:
             raise ValueError(f"port and admin_port are both {self.port}; they must differ")
         return self
+
+
+_SECRETS: Final = secret_keys(Settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +251,29 @@ def load(flags: Mapping[str, Any], config: Path | None = None) -> Resolved:
         settings = Settings.model_validate(merged)
     except ValidationError as failure:
         raise ConfigError(_explain(failure, sources)) from None
+    settings = _with_secrets(settings, sources)
+    demand_admin_key(settings.admin_host, settings.admin_key, sources)
     return Resolved(settings, sources)
+
+
+def _with_secrets(settings: Settings, sources: dict[str, str]) -> Settings:
+    """The settings with the secrets that they name files of."""
+    tree = {name: getattr(settings, name) for name in settings.model_fields_set}
+    found: dict[str, Any] = {}
+    for file_key, key in SECRET_FILES.items():
+        path = getattr(settings, file_key)
+        if path is None:
+            continue
+        if getattr(settings, key) is not None:
+            raise ConfigError(f"{key} and {file_key} are both set: choose one")
+        found[key] = read_secret(file_key, path, sources[file_key])
+        sources[key] = f"file {path}"
+    if not found:
+        return settings
+    try:
+        return Settings.model_validate(tree | found)
+    except ValidationError as failure:
+        raise ConfigError(_explain(failure, sources)) from None
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -324,5 +339,7 @@ def _explain(failure: ValidationError, sources: Mapping[str, str]) -> str:
     if not key:
         return message
     message = message[:1].lower() + message[1:]
-    value = "(secret)" if key in _SECRETS else repr(first["input"])
+    if isinstance(first["input"], dict):  # a group whose members do not fit together
+        return f"{key}: {message}"
+    value = "(secret)" if key in _SECRETS else _PASSWORD.sub("//...@", repr(first["input"]))
     return f"{key} = {value} (from {source}): {message}"
