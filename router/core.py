@@ -160,10 +160,6 @@ class RouterCore:
         """When a replica may have room again: the least backlog of prefill, at least a second."""
         return self._members.retry_after_s
 
-    def models(self) -> list[str]:
-        """The models served by the replicas, each once."""
-        return sorted({model for r in self.fleet.replicas() for model in r.models})
-
     def arrive(self, facts: PromptFacts, now_s: float) -> Ticket:
         """Decide where a request goes and enter it as dispatched there.
 
