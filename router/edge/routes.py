@@ -49,7 +49,8 @@ class Route:
     """Where one request goes. ``dialect`` shapes its errors, and reads it if ``is_forwarded``.
 
     ``variable`` is what stands in the path's variable part, "" where it has none; ``methods`` are
-    those the path takes. ``error`` is what is wrong with the head, None if nothing.
+    those the path takes. ``error`` is what is wrong with the head, None if nothing. ``is_other``: the
+    path is one of the engine's own that the operator lets through.
     """
 
     path: str
@@ -58,6 +59,7 @@ class Route:
     error: ClientError | None
     methods: tuple[bytes, ...] = _READING
     variable: str = ""
+    is_other: bool = False
 
 
 class Routes:
@@ -134,7 +136,13 @@ def route(head: RequestHead, routes: Routes, limits: EdgeLimits) -> Route:
     if head.content_length is not None and head.content_length > limits.body_bytes_max:
         error = error or too_large(head.content_length, limits)
     return Route(
-        path, row.dialect, is_forwarded=True, error=error, methods=row.methods, variable=variable
+        path,
+        row.dialect,
+        is_forwarded=True,
+        error=error,
+        methods=row.methods,
+        variable=variable,
+        is_other=row.takes_all,
     )
 
 
