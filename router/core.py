@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from router.dialect.base import SessionSource
-from router.errors import UpstreamError
+from router.dialect.base import SessionSource, Work
+from router.errors import ConnectFailed, UpstreamError, UpstreamStatus
 from router.policy.view import Price, RouteRequest
 from router.state.calls import ranked_call
 from router.state.estimate import EstimateParameters, continues, estimate
@@ -43,6 +43,7 @@ _FREE: Final = Price()
 
 _CHAIN: Final = SessionSource.CHAIN
 _SOURCE_NAMES: Final = {source: source.value for source in SessionSource}
+_OTHER: Final = Work.OTHER
 _REQUEST_OK: Final = Event.REQUEST_OK
 _READY: Final = State.READY
 
@@ -217,6 +218,8 @@ class RouterCore:
         Answers False if there is none; the ticket is then still open and to be finished.
         """
         self._members.blame(ticket.replica_id, error, now_s)
+        if ticket.facts.work is _OTHER and not isinstance(error, (ConnectFailed, UpstreamStatus)):
+            return False  # it may have started, and nobody here knows what it does
         ticket.tried.append(ticket.replica_id)
         pin = self.pins.get(ticket.session_key)
         home_id, model = None if pin is None else pin.home_id, ticket.facts.model
