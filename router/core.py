@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from router.dialect.base import SessionSource
-from router.errors import UpstreamError
+from router.dialect.base import SessionSource, Work
+from router.errors import ConnectFailed, UpstreamError, UpstreamStatus
 from router.policy.view import Price, Ranking, RouteRequest
 from router.state.calls import ranked_call
 from router.state.estimate import EstimateParameters, continues, estimate
@@ -43,6 +43,7 @@ _FREE: Final = Price()
 
 _CHAIN: Final = SessionSource.CHAIN
 _SOURCE_NAMES: Final = {source: source.value for source in SessionSource}
+_OTHER: Final = Work.OTHER
 _REQUEST_OK: Final = Event.REQUEST_OK
 _READY: Final = State.READY
 
@@ -160,10 +161,6 @@ class RouterCore:
         """When a replica may have room again: the least backlog of prefill, at least a second."""
         return self._members.retry_after_s
 
-    def models(self) -> list[str]:
-        """The models served by the replicas, each once."""
-        return sorted({model for r in self.fleet.replicas() for model in r.models})
-
     def arrive(self, facts: PromptFacts, now_s: float) -> Ticket:
         """Decide where a request goes and enter it as dispatched there.
 
@@ -218,8 +215,11 @@ class RouterCore:
         Answers False if there is none; the ticket is then still open and to be finished.
         """
         self._members.blame(ticket.replica_id, error, now_s)
-        if ticket.facts.bound_to:
+        facts = ticket.facts
+        if facts.bound_to:
             return False
+        if facts.work is _OTHER and not isinstance(error, (ConnectFailed, UpstreamStatus)):
+            return False  # it may have started, and nobody here knows what it does
         ticket.tried.append(ticket.replica_id)
         pin = self.pins.get(ticket.session_key)
         home_id, model = None if pin is None else pin.home_id, ticket.facts.model

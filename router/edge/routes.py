@@ -51,7 +51,7 @@ class Route:
 
     ``variable`` is what stands in the path's variable part, "" where it has none; ``methods`` are
     those the path takes. ``error`` is what is wrong with the head, None if nothing. ``is_other``: the
-    path is one of the engine's own, which not every tenant may use.
+    path is one of the engine's own that the operator lets through, and not every tenant may use.
     """
 
     path: str

@@ -349,29 +349,19 @@ class Fleet:
         """
         if self._plain is not None and not tried:
             return self._plain
-        if self._offers.is_mixed:
-            return self._view_of(model, tried, home_id)
-        ready = self._ready()
+        is_mixed = self._offers.is_mixed
+        ready = self._ready(model)
         home = None if home_id is None else self._replicas.get(home_id)
         guest = None
-        if home is not None and home.state is _SUSPECT:
-            guest = None if home_id in ready.by_id else home
-        if tried or self._has_limits or guest is not None:
+        if home is not None and home.state is _SUSPECT and home_id not in ready.by_id:
+            guest = home if not is_mixed or may_serve(home, model) else None
+        if tried or self._has_limits or is_mixed or guest is not None:
             return View(ready, tried=tried, has_limits=self._has_limits, guest=guest)
         if self._everyone is None:
             self._everyone = View(ready)
             if all(replica.state is not _SUSPECT for replica in self._replicas.values()):
                 self._plain = self._everyone
         return self._everyone
-
-    def _view_of(self, model: str, tried: Collection[str], home_id: str | None) -> View:
-        """The view where not all replicas serve the same."""
-        ready = self._ready(model)
-        home = None if home_id is None else self._replicas.get(home_id)
-        guest = None
-        if home is not None and home.state is _SUSPECT and may_serve(home, model):
-            guest = None if home_id in ready.by_id else home
-        return View(ready, tried=tried, has_limits=self._has_limits, guest=guest)
 
     def eligible(self, model: str = "") -> Sequence[Candidate]:
         """Who might take a request for this model, were it not for limits."""

@@ -9,8 +9,8 @@ import pytest
 
 from tests.contract.test_replica_tokenize import is_refusal, post
 from tests.doubles.engines import MODEL
-from tests.doubles.replica_calls import session
-from tests.doubles.replica_streams import events_of
+from tests.doubles.replica_calls import CHAT, chat_body, session
+from tests.doubles.replica_streams import ENDLESS, events_of, occupied, waiting
 
 if TYPE_CHECKING:
     from tests.doubles.engines import Member
@@ -211,3 +211,28 @@ async def test_labels_are_scored(plain: Member) -> None:
     assert all(sum(row) == pytest.approx(1.0) for row in answer["scores"])
     assert (answer["object"], answer["model"]) == ("scoring", MODEL)
     assert answer["usage"]["completion_tokens"] == 0
+
+
+async def test_a_full_queue_in_each_form_without_messages(tight: Member) -> None:
+    queued = chat_body("x", output_tokens=ENDLESS)
+    text = "The request queue is full."
+    async with session(tight) as http, occupied(http), waiting(http, CHAT, queued):
+        body = {"model": MODEL, "prompt": "x", **BRIEF}
+        error = {"object": "error", "message": text, "param": None, "code": 503}
+        async with http.post(COMPLETIONS, json=body) as response:
+            assert (response.status, await response.json()) == (503, {**error, "type": "503"})
+        async with http.post(COMPLETIONS, json={**body, "stream": True}) as response:
+            assert response.status == 200
+            (_, event), (_, end) = events_of(await response.text())
+            assert event == {"error": {**error, "type": "SERVICE_UNAVAILABLE"}}
+            assert end == "[DONE]"
+        async with http.post(GENERATE, json=native("x")) as response:
+            told = await response.json()
+            assert (response.status, told) == (503, {**error, "type": "503"})
+        async with http.post(GENERATE, json=native("x", stream=True)) as response:
+            assert response.status == 200
+            (_, event), (_, end) = events_of(await response.text())
+            assert (event["text"], end) == ("", "[DONE]")
+            reason = event["meta_info"]["finish_reason"]
+            assert (reason["type"], reason["message"]) == ("abort", text)
+            assert reason["status_code"] == 503

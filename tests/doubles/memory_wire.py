@@ -13,9 +13,11 @@ from router.clock import ManualClock
 from router.core import RouterCore
 from router.edge.context import Door
 from router.edge.downstream import ClientConnection
+from router.edge.routes import Routes
 from router.edge.upstream import UpstreamConnection, UpstreamPool
 from router.state.fleet import ReplicaSpec
 from router.state.health import Event
+from router.state.names import ModelNames
 from tests.doubles.door_rig import InOrder, Notes
 
 if TYPE_CHECKING:
@@ -163,7 +165,8 @@ class MemoryWire:
         self.pool = MemoryPool(limits)
         self.door = Door(
             core=self.core,
-            dialects=dialects,
+            routes=Routes(dialects),
+            names=ModelNames(self.core.fleet),
             limits=limits,
             observer=self.notes,
             now_s=self.clock,

@@ -25,15 +25,21 @@ if TYPE_CHECKING:
 STEPS = 25
 
 
-def _check(core: _Watched, tried: list[str], home_id: str | None) -> None:
+MODELS = ("", "kimi-k2.6", "kimi-k2.6:tuned", "qwen3", "nobody's")
+
+
+def _check(core: _Watched, tried: list[str], home_id: str | None, model: str) -> None:
     everyone = core.fleet.replicas()
-    ready = [r for r in everyone if r.state is State.READY]
-    ready = ready or [r for r in everyone if r.state is State.SUSPECT]
+    serving = everyone
+    if model and len({r.serves for r in everyone}) > 1:
+        serving = [r for r in everyone if not r.serves or model in r.serves]
+    ready = [r for r in serving if r.state is State.READY]
+    ready = ready or [r for r in serving if r.state is State.SUSPECT]
     may = [
-        r for r in everyone if r in ready or (r.replica_id == home_id and r.state is State.SUSPECT)
+        r for r in serving if r in ready or (r.replica_id == home_id and r.state is State.SUSPECT)
     ]
     may = [r for r in may if not r.is_full and r.replica_id not in tried]
-    view = core.fleet.view(tried, home_id=home_id)
+    view = core.fleet.view(tried, home_id=home_id, model=model)
     assert list(view.candidates) == may
     assert view.is_empty == (not may)
     assert view.n_ready == len(ready)
@@ -84,4 +90,6 @@ def test_kept_sums_are_the_sums(seed: int, parameters: CoreParameters) -> None:
     for _ in range(24):
         drill.run(STEPS)
         names = [f"r{n}" for n in range(6)]
-        _check(core, dice.sample(names, dice.choice((0, 0, 2))), dice.choice([None, *names]))
+        for model in MODELS:
+            tried = dice.sample(names, dice.choice((0, 0, 2)))
+            _check(core, tried, dice.choice([None, *names]), model)

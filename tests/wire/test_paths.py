@@ -317,3 +317,15 @@ async def test_an_adapter_by_another_name_has_its_own_chain() -> None:
             for model in (KIMI, "tuned", "fast", f"{KIMI}:tuned")
         }
         assert chains["tuned"] == chains["fast"] == chains[f"{KIMI}:tuned"] != chains[KIMI]
+
+
+async def test_what_keeps_caches_apart_is_forwarded() -> None:
+    raw = b'{"prompt":"x","cache_salt":"s","extra_key":"k","routed_dp_rank":1}'
+    async with (
+        ScriptedReplica(named) as replica,
+        front_door(replica.port, dialects=dialects(DialectOptions())) as rig,
+        client_of(rig.port) as client,
+    ):
+        await ask(client, post(raw, path="/v1/completions", extra="X-Data-Parallel-Rank: 2\r\n"))
+        assert replica.calls[0].body == raw
+        assert replica.calls[0].header("x-data-parallel-rank") == "2"

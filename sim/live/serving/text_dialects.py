@@ -111,8 +111,11 @@ class GenerateDialect:
 
     def refusal(self, problem: Problem, call: Call) -> Refusal | list[bytes]:
         """A stream has its status before anything is looked at."""
-        if not call.is_stream:
-            return Refusal(problem.status, self.error_body(problem.status, problem.message))
+        status, message = problem.status, problem.message
+        if not call.is_stream and status == BAD_REQUEST:
+            return Refusal(status, self.error_body(status, message))
+        if not call.is_stream:  # what the scheduler refuses has OpenAI's form
+            return Refusal(status, encode(chat_wire.error_of(status, message, str(status))))
         if problem.status == BAD_REQUEST:
             return text_wire.native_error_events(problem.status, problem.message)
         return text_wire.native_abort_events(problem)

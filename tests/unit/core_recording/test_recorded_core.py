@@ -150,7 +150,7 @@ def test_a_journal_that_has_ended_gets_nothing_and_the_core_goes_on() -> None:
     core.tick(4.0)
     assert len(journal.records) == n
     assert core._chains._known == {}
-    assert core.models() == []
+    assert all(not replica.models for replica in core.fleet.replicas())
 
 
 def test_a_prompt_of_too_many_segments_ends_the_recording_and_is_placed() -> None:

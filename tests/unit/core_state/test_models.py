@@ -8,7 +8,7 @@ import pytest
 
 from router.dialect.base import PromptFacts, SessionSource, Usage, Work
 from router.edge.naming import settle
-from router.errors import ClientError, ConnectFailed, Refused
+from router.errors import ClientError, ConnectFailed, Refused, StreamStalled
 from router.policy.registry import POLICIES
 from router.state.fleet import Description, ReplicaSpec
 from router.state.health import Event
@@ -293,3 +293,12 @@ def test_calls_know_models_and_limits() -> None:
     ticket = core.arrive(call(model=QWEN), 0.0)
     assert core.retry(ticket, ConnectFailed("connect-failed", "no"), 1.0)
     assert not core.retry(ticket, ConnectFailed("connect-failed", "no"), 1.0)
+
+
+def test_what_nobody_knows_is_not_repeated_once_it_may_have_started() -> None:
+    core = make_core(4)
+    for work, is_repeated in ((Work.CALL, True), (Work.COUNT, True), (Work.OTHER, False)):
+        ticket = core.arrive(call(work), 0.0)
+        assert core.retry(ticket, ConnectFailed("connect-failed", "no"), 1.0)
+        assert core.retry(ticket, StreamStalled("stream-stalled", "no"), 2.0) is is_repeated
+        core.finish(ticket, Outcome.FAILED, 3.0)
