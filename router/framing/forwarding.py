@@ -40,6 +40,7 @@ _KEPT: Final = frozenset((b"x-homeport-via",))
 """What no client may have dropped by naming it in Connection: without it a loop has no end."""
 _TRACE: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[ -~]*)?")
 _UNKNOWN: Final = "unknown"
+_MAPPED: Final = "::ffff:"
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,6 +73,8 @@ class Peer:
     __slots__ = ("_for", "_forwarded", "_host", "_mode", "_proto", "_told", "address", "is_trusted")
 
     def __init__(self, address: str, rules: ForwardingRules, *, is_secure: bool) -> None:
+        if address.startswith(_MAPPED) and "." in address:  # a listener for both kinds
+            address = address.removeprefix(_MAPPED)
         self.address = address or _UNKNOWN
         self.is_trusted = _is_trusted(address, rules)
         self._mode = rules.mode if rules.mode != "append" or self.is_trusted else "set"
@@ -164,5 +167,4 @@ def _is_trusted(address: str, rules: ForwardingRules) -> bool:
         known = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    mapped = getattr(known, "ipv4_mapped", None)
-    return any((mapped or known) in network for network in rules.trusted)
+    return any(known in network for network in rules.trusted)
