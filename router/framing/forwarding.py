@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal
 
 from router.framing.writing import NOT_FORWARDED, clean, lines
@@ -32,9 +31,10 @@ _ORIGIN: Final = frozenset(
     (_FORWARDED, _FOR, _PROTO, _HOST, b"x-forwarded-port", b"x-forwarded-server", b"x-real-ip")
 )
 _TRACING: Final = frozenset((_TRACEPARENT, _TRACESTATE))
-_WATCHED: Final = _ORIGIN | _TRACING
-_DROPPED: Final = NOT_FORWARDED | _WATCHED
-_NAME: Final = itemgetter(0)
+WATCHED: Final = _ORIGIN | _TRACING
+"""Headers about a request's origin and trace."""
+
+_DROPPED: Final = NOT_FORWARDED | WATCHED
 _PLAIN: Final = frozenset((b"", b"keep-alive", b"close"))
 _KEPT: Final = frozenset((b"x-homeport-via",))
 """What no client may have dropped by naming it in Connection: without it a loop has no end."""
@@ -62,9 +62,7 @@ class Announced(list[tuple[bytes, bytes]]):
 
     __slots__ = ("told",)
 
-    def __init__(self, kept: HeaderList, told: bytes) -> None:
-        super().__init__(kept)
-        self.told = told
+    told: bytes
 
 
 class Peer:
@@ -132,7 +130,7 @@ def announce(
     headers = head.headers
     kept = [line for line in headers if line[0] not in _DROPPED]
     traces: HeaderList = []
-    if head.connection in _PLAIN and _WATCHED.isdisjoint(map(_NAME, headers)):
+    if head.connection in _PLAIN and not head.is_watched:
         told = peer.told(head.host)
     else:
         named = {part.strip() for part in head.connection.split(b",")} - _KEPT
@@ -150,7 +148,8 @@ def announce(
             begun = f"00-{head.trace_id}-{parent_id}-01"
             traces = [(_TRACEPARENT, begun.encode())]
         kept += traces
-    head.headers = Announced(kept, told)
+    head.headers = announced = Announced(kept)
+    announced.told = told
 
 
 def _is_sound(trace: re.Match[bytes]) -> bool:
