@@ -19,7 +19,7 @@ class RequestHead:
     ``target`` is in origin form (path and query), also where the client sent the absolute form, or
     ``*``. ``content_length`` is None where none was declared. ``http_version`` is "1.0" or "1.1".
     ``host``, ``content_coding`` and ``connection`` are in lower case, empty where there are none;
-    ``trace_id`` is empty until a trace is known.
+    ``is_watched``: it speaks of its origin or trace. ``trace_id`` is empty until a trace is known.
     """
 
     method: bytes
@@ -33,6 +33,7 @@ class RequestHead:
     host: bytes = b""
     content_coding: bytes = b""
     connection: bytes = b""
+    is_watched: bool = False
     trace_id: str = ""
 
     @property

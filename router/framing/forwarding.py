@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal
 
 from router.framing.writing import KEYS, NOT_FORWARDED, clean, lines
@@ -32,15 +31,17 @@ _ORIGIN: Final = frozenset(
     (_FORWARDED, _FOR, _PROTO, _HOST, b"x-forwarded-port", b"x-forwarded-server", b"x-real-ip")
 )
 _TRACING: Final = frozenset((_TRACEPARENT, _TRACESTATE))
-_WATCHED: Final = _ORIGIN | _TRACING
-_DROPPED: Final = NOT_FORWARDED | _WATCHED
+WATCHED: Final = _ORIGIN | _TRACING
+"""Headers about a request's origin and trace."""
+
+_DROPPED: Final = NOT_FORWARDED | WATCHED
 _DROPPED_WITH_KEYS: Final = _DROPPED | KEYS
-_NAME: Final = itemgetter(0)
 _PLAIN: Final = frozenset((b"", b"keep-alive", b"close"))
 _KEPT: Final = frozenset((b"x-homeport-via",))
 """What no client may have dropped by naming it in Connection: without it a loop has no end."""
 _TRACE: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[ -~]*)?")
 _UNKNOWN: Final = "unknown"
+_MAPPED: Final = "::ffff:"
 
 
 @dataclass(slots=True, frozen=True)
@@ -63,9 +64,7 @@ class Announced(list[tuple[bytes, bytes]]):
 
     __slots__ = ("told",)
 
-    def __init__(self, kept: HeaderList, told: bytes) -> None:
-        super().__init__(kept)
-        self.told = told
+    told: bytes
 
 
 class Peer:
@@ -74,6 +73,8 @@ class Peer:
     __slots__ = ("_for", "_forwarded", "_host", "_mode", "_proto", "_told", "address", "is_trusted")
 
     def __init__(self, address: str, rules: ForwardingRules, *, is_secure: bool) -> None:
+        if address.startswith(_MAPPED) and "." in address:  # a listener for both kinds
+            address = address.removeprefix(_MAPPED)
         self.address = address or _UNKNOWN
         self.is_trusted = _is_trusted(address, rules)
         self._mode = rules.mode if rules.mode != "append" or self.is_trusted else "set"
@@ -132,7 +133,7 @@ def announce(
     dropped = _DROPPED_WITH_KEYS if rules.is_key_dropped else _DROPPED
     kept = [line for line in headers if line[0] not in dropped]
     traces: HeaderList = []
-    if head.connection in _PLAIN and _WATCHED.isdisjoint(map(_NAME, headers)):
+    if head.connection in _PLAIN and not head.is_watched:
         told = peer.told(head.host)
     else:
         named = {part.strip() for part in head.connection.split(b",")} - _KEPT
@@ -150,7 +151,8 @@ def announce(
             begun = f"00-{head.trace_id}-{parent_id}-01"
             traces = [(_TRACEPARENT, begun.encode())]
         kept += traces
-    head.headers = Announced(kept, told)
+    head.headers = announced = Announced(kept)
+    announced.told = told
 
 
 def _is_sound(trace: re.Match[bytes]) -> bool:
@@ -167,5 +169,4 @@ def _is_trusted(address: str, rules: ForwardingRules) -> bool:
         known = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    mapped = getattr(known, "ipv4_mapped", None)
-    return any((mapped or known) in network for network in rules.trusted)
+    return any(known in network for network in rules.trusted)

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from router.framing.collector import HEADER_BYTES_MAX, HEADERS_MAX, Collector
 from router.framing.events import MESSAGE_END, RequestHead, RequestMark
+from router.framing.forwarding import WATCHED
 
 if TYPE_CHECKING:
     from router.framing.events import RequestEvent
@@ -20,6 +21,7 @@ _READ: Final = frozenset(
         b"connection",
     )
 )
+_SEEN: Final = _READ | WATCHED
 _HOST: Final = re.compile(
     rb"(?:\[[0-9A-Fa-f:.]{2,64}\]|[A-Za-z0-9._~%!$&'()*+,;=-]*)(?::[0-9]{0,5})?"
 )
@@ -107,7 +109,7 @@ class RequestParser(Collector[RequestMark]):
         seen: dict[bytes, bytes] = {}
         n_hosts = 0
         for name, value in self._headers:
-            if name in _READ:
+            if name in _SEEN:
                 n_hosts += name == b"host"
                 value = value.lower()  # noqa: PLW2901 - all of them are the same in any case
                 seen[name] = seen[name] + b"," + value if name in seen else value
@@ -138,6 +140,7 @@ class RequestParser(Collector[RequestMark]):
                     host,
                     b"" if encoding == b"identity" else encoding,
                     seen.get(b"connection", b""),
+                    not WATCHED.isdisjoint(seen),
                 )
             )
 

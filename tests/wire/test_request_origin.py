@@ -91,6 +91,7 @@ def test_addresses_as_they_are_written() -> None:
     for address in (*trusted, "11.0.0.1", "::1", "", "a name", "10.0.0.0/8"):
         peer = Peer(address, rules, is_secure=True)
         assert peer.is_trusted == (address in trusted)
+    assert Peer("::ffff:10.1.2.3", rules, is_secure=False).address == "10.1.2.3"
     assert Peer("2001:db8::1", rules, is_secure=True).told(b"") == (
         b"x-forwarded-for: 2001:db8::1\r\nx-forwarded-proto: https\r\n"
         b'forwarded: for="[2001:db8::1]";proto=https\r\n'
