@@ -82,6 +82,7 @@ CLAUDE_CODE: Final = Manners("claude-code", busy_status=529, limit_status=429, i
 CODEX: Final = Manners("codex", busy_status=503, limit_status=503, ends_turn=True)
 OPENCODE: Final = Manners("opencode", says_ms=True)
 CLINE: Final = Manners("cline", busy_status=429, limit_status=429, fault_status=429)
+RESPONSES: Final = Manners("responses", busy_status=503, limit_status=503)
 SDK: Final = Manners("sdk", is_sdk=True)
 OTHERS: Final = Manners("others")
 
@@ -100,6 +101,7 @@ _BY_USER_AGENT: Final = (
 _BY_HEADER: Final = {
     b"x-claude-code-session-id": (b"", CLAUDE_CODE),
     b"x-codex-window-id": (b"", CODEX),
+    b"x-openai-subagent": (b"", CODEX),
     b"originator": (b"codex", CODEX),
     b"x-opencode-session": (b"", OPENCODE),
     b"x-title": (b"cline", CLINE),
@@ -114,8 +116,8 @@ _SDK_MARK: Final = b"x-stainless-"
 def manners_of(headers: Headers, path: bytes = b"") -> Manners:
     """Who is asking, by its user agent, else by a header of its own, else by its SDK's.
 
-    What asks at ``/v1/responses`` without an SDK's marks is taken for Codex: its relatives, and
-    gateways that replace the user agent, end their turn on the same statuses.
+    What asks at ``/v1/responses`` without an SDK's marks may be a relative of Codex, and end its
+    turn on the same statuses; whether it is as impatient is not known, so it is not held.
     """
     agent: Manners | None = None
     is_sdk = False
@@ -131,7 +133,7 @@ def manners_of(headers: Headers, path: bytes = b"") -> Manners:
         return agent
     if is_sdk:
         return SDK
-    return CODEX if path == _RESPONSES else OTHERS
+    return RESPONSES if path == _RESPONSES else OTHERS
 
 
 def told_to(headers: Headers, path: str, error: RouterError) -> tuple[RouterError, bytes]:

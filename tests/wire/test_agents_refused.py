@@ -235,7 +235,8 @@ def lines_of(sent: Sent) -> list[tuple[bytes, bytes]]:
     [
         ({"user-agent": "Codex-Desktop/1.0"}, "/v1/responses", "codex"),
         ({"originator": "codex_vscode"}, "/v1/responses", "codex"),
-        ({"user-agent": "python-httpx/0.28"}, "/v1/responses", "codex"),
+        ({"user-agent": "python-httpx/0.28"}, "/v1/responses", "responses"),
+        ({"user-agent": "gateway/1", "x-codex-window-id": "T:0"}, "/v1/responses", "codex"),
         ({"user-agent": "OpenAI/Python 2.8.0"}, "/v1/responses", "sdk"),
         (
             {"user-agent": "gateway/1", "x-claude-code-session-id": "S"},
