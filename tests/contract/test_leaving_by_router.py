@@ -43,10 +43,10 @@ Load = dict[str, Any]
 @pytest.fixture(scope="module")
 def routers(plain: Member, tight: Member) -> Iterator[dict[str, Running]]:
     """A router before each of the two replicas, by its replica's role."""
-    ports = ("--port", "0", "--admin-port", "0")
+    flags = ("--port", "0", "--admin-port", "0", "--forward-client-key")
     with (
-        running("serve", *ports, "--replica", plain.url) as one,
-        running("serve", *ports, "--replica", tight.url) as other,
+        running("serve", *flags, "--replica", plain.url) as one,
+        running("serve", *flags, "--replica", tight.url) as other,
     ):
         yield {plain.role.name: one, tight.role.name: other}
 

@@ -66,15 +66,15 @@ FAULTS: Final = (
     Fault(
         "the last page of a prompt of whole pages counted as cached",
         "sim/engine/scheduler.py",
-        "(request.prompt_tokens - 1) // self.facts.page_tokens",
-        "request.prompt_tokens // self.facts.page_tokens",
+        "cacheable = (request.prompt_tokens - 1) // page\n",
+        "cacheable = request.prompt_tokens // page\n",
         ("test_replica_cache.py::test_a_repeated_prompt_is_cached_but_for_its_last_token",),
     ),
     Fault(
         "a client that leaves ignored",
         "sim/live/serving/generation.py",
-        "            if job.has_head:\n                self._pacer.cancel(job.generation.rid)\n",
-        "            if job.has_head:\n                pass\n",
+        "                if job.has_head:\n                    self._pacer.cancel(job.generation.rid)\n",
+        "                if job.has_head:\n                    pass\n",
         ("test_replica_disconnect.py::test_a_stream_that_is_left_ends_at_once",),
     ),
 )
