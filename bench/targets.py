@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from bench.conversations import MODEL
+from bench.conversations import small_body
 from bench.peers import Address, Place, Tools, command
 
 if TYPE_CHECKING:
@@ -175,19 +175,24 @@ async def announced(
 
 
 async def _answering(process: asyncio.subprocess.Process, log: Path, address: Address) -> None:
-    """Wait until it serves the replicas' model; a health check passes before it knows them."""
+    """Wait until a request is answered; a health check passes before it knows its replicas."""
+    body = small_body()
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}"
+    )
 
     async def passes() -> bool | None:
         try:
             reader, writer = await asyncio.open_connection(*address)
         except OSError:
             return None
-        writer.write(b"GET /v1/models HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")
-        answer = b""
+        writer.write(b"%b\r\n\r\n%b" % (head.encode(), body))
+        line = b""
         with contextlib.suppress(OSError):
-            answer = await reader.read()
+            line = await reader.readline()
         writer.close()
-        return True if b" 200 " in answer[:16] and MODEL.encode() in answer else None
+        return True if b" 200 " in line else None
 
     await _ready(process, log, passes)
 
