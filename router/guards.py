@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from router.clock import now_s
 from router.control.reload import Watched, tenants_in
-from router.edge.tls import ServerTls, TlsFiles, client_context
+from router.edge.entry.tls import ServerTls, TlsFiles, client_context
 from router.tenants.gate import Gate
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from router.control.reload import Reloader
 from router.core import CoreParameters, RouterCore
 from router.dialect import dialects
 from router.dialect.options import DialectOptions
-from router.edge.credentials import EdgeSecurity, ReplicaKeys
-from router.edge.files import raise_open_files
-from router.edge.limits import EdgeLimits, HoldLimits, RetryLimits
+from router.edge.bounds.files import raise_open_files
+from router.edge.bounds.limits import EdgeLimits, HoldLimits, RetryLimits
+from router.edge.entry.credentials import EdgeSecurity, ReplicaKeys
 from router.edge.server import FrontDoor
 from router.framing.forwarding import ForwardingRules
 from router.guards import replica_tls, server_tls, tenants_gate, watched_files

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from router.dialect.anthropic_messages import AnthropicMessages
-from router.dialect.calls import CountTokens, EngineCall
-from router.dialect.memo import PartMemo
-from router.dialect.openai_chat import OpenAiChat
-from router.dialect.openai_completions import OpenAiCompletions
+from router.dialect.body.memo import PartMemo
+from router.dialect.chat.openai_chat import OpenAiChat
+from router.dialect.messages.anthropic_messages import AnthropicMessages
 from router.dialect.options import DialectOptions
-from router.dialect.responses import KeptResponses, OpenAiResponses
-from router.dialect.sglang_generate import SglangGenerate
+from router.dialect.responses.openai_responses import KeptResponses, OpenAiResponses
+from router.dialect.text.calls import CountTokens, EngineCall
+from router.dialect.text.openai_completions import OpenAiCompletions
+from router.dialect.text.sglang_generate import SglangGenerate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from router.dialect.splice import Edit
+    from router.dialect.body.splice import Edit
     from router.errors import RouterError
 
 Headers = Sequence[tuple[bytes, bytes]]

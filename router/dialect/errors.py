@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from router.dialect.sse import data_event
+from router.dialect.stream.sse import data_event
 
 if TYPE_CHECKING:
     from router.errors import RouterError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from router.dialect.reading import adapter
+from router.dialect.body.reading import adapter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

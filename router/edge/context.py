@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from router.edge.credentials import ReplicaKeys
-from router.edge.decoding import Decoders
-from router.edge.holders import Holders
-from router.edge.holding import WaitingRoom
-from router.edge.tries import RetryBudget
+from router.edge.bounds.holding import WaitingRoom
+from router.edge.bounds.tries import RetryBudget
+from router.edge.entry.credentials import ReplicaKeys
+from router.edge.replicas.holders import Holders
+from router.edge.wire.decoding import Decoders
 from router.framing.forwarding import ForwardingRules
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from router.core import RouterCore, Ticket
     from router.dialect.base import PromptFacts
-    from router.edge.limits import EdgeLimits
-    from router.edge.routes import Routes
-    from router.edge.upstream import UpstreamPool
+    from router.edge.bounds.limits import EdgeLimits
+    from router.edge.replicas.upstream import UpstreamPool
+    from router.edge.routes.routes import Routes
     from router.framing.events import RequestHead
     from router.state.history import RequestRecord
     from router.state.names import ModelNames

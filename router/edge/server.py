@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
 
+from router.edge.bounds.memory import keep_large_blocks
+from router.edge.client.downstream import ClientConnection
 from router.edge.context import Door
-from router.edge.credentials import EdgeSecurity
-from router.edge.downstream import ClientConnection
-from router.edge.memory import keep_large_blocks
-from router.edge.routes import Routes
-from router.edge.upstream import UpstreamPool
+from router.edge.entry.credentials import EdgeSecurity
+from router.edge.replicas.upstream import UpstreamPool
+from router.edge.routes.routes import Routes
 from router.framing.forwarding import ForwardingRules
 from router.state.names import ModelNames
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from router.core import RouterCore
     from router.dialect.base import Dialect
+    from router.edge.bounds.limits import EdgeLimits
     from router.edge.context import Observer
-    from router.edge.limits import EdgeLimits
 
 _BACKLOG = 1024
 _FAREWELL_S = 1.0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TRIES_MAX: Final = 5
 STARTED_TRIES_MAX: Final = 2
 FIRST_EVENT_S: Final = 600.0
-"""These three as ``router.edge.limits`` has them."""
+"""These three as ``router.edge.bounds.limits`` has them."""
 
 _ARRIVAL: Final = Rank.ARRIVAL
 _STOP: Final = EndReason.STOP

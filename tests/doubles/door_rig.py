@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from router.clock import now_s
 from router.core import RouterCore
-from router.edge.limits import EdgeLimits
+from router.edge.bounds.limits import EdgeLimits
 from router.edge.server import FrontDoor
 from router.policy.view import Price, Ranking
 from router.state.fleet import ReplicaSpec
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from router.dialect.base import Dialect
-    from router.edge.credentials import EdgeSecurity
+    from router.edge.entry.credentials import EdgeSecurity
     from router.framing.forwarding import ForwardingRules
     from router.policy.view import FleetView, Policy, RouteRequest
     from router.state.history import RequestRecord

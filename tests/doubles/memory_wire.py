@@ -11,10 +11,10 @@ from typing_extensions import override
 
 from router.clock import ManualClock
 from router.core import RouterCore
+from router.edge.client.downstream import ClientConnection
 from router.edge.context import Door
-from router.edge.downstream import ClientConnection
-from router.edge.routes import Routes
-from router.edge.upstream import UpstreamConnection, UpstreamPool
+from router.edge.replicas.upstream import UpstreamConnection, UpstreamPool
+from router.edge.routes.routes import Routes
 from router.state.fleet import ReplicaSpec
 from router.state.health import Event
 from router.state.names import ModelNames
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from router.dialect.base import Dialect
-    from router.edge.limits import EdgeLimits
-    from router.edge.upstream import Receiver
+    from router.edge.bounds.limits import EdgeLimits
+    from router.edge.replicas.upstream import Receiver
 
 _N_REPLICAS = 3
 

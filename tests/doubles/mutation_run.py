@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import h11
 
-from router.edge.limits import EdgeLimits
+from router.edge.bounds.limits import EdgeLimits
 from tests.doubles.memory_wire import Link, MemoryWire
 from tests.doubles.mutants import mark, marks, mutated, pieces, sound_answer, sound_request
 

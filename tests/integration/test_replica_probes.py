@@ -14,7 +14,7 @@ from aiohttp import web
 from router.clock import now_s
 from router.control.probes import Probes
 from router.core import RouterCore
-from router.edge.tls import ServerTls, TlsFiles, client_context
+from router.edge.entry.tls import ServerTls, TlsFiles, client_context
 from router.policy import registry
 from router.state.fleet import ReplicaSpec
 from router.state.health import State

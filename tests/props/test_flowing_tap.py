@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.dialect.chat_tap import chat_tap
-from router.dialect.messages_tap import messages_tap
+from router.dialect.chat.chat_tap import chat_tap
+from router.dialect.messages.messages_tap import messages_tap
 
 if TYPE_CHECKING:
     from router.dialect.base import Tap

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.dialect import DialectOptions, dialects
-from router.dialect.sse import EventSplitter, split_events
+from router.dialect.stream.sse import EventSplitter, split_events
 
 stream = st.lists(
     st.sampled_from(

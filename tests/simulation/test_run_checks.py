@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import override
 
 from router.core import RouterCore
-from router.edge.limits import EdgeLimits
+from router.edge.bounds.limits import EdgeLimits
 from router.policy import registry
 from router.policy.baselines import LeastInflight
 from router.policy.view import Ranking

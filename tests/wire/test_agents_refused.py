@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from router.clock import ManualClock
-from router.dialect import agents
 from router.dialect.base import PromptFacts
-from router.edge.limits import EdgeLimits, HoldLimits, RetryLimits
+from router.dialect.clients import agents
+from router.edge.bounds.limits import EdgeLimits, HoldLimits, RetryLimits
 from router.errors import ClientError, FirstEventTimeout, Refused, UpstreamProtocol
 from router.state.fleet import ReplicaSpec
 from router.state.health import Event

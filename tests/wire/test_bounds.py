@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from router.clock import ManualClock
-from router.edge.limits import EdgeLimits
+from router.edge.bounds.limits import EdgeLimits
 from router.state.health import State
 from tests.doubles.door_rig import front_door
 from tests.doubles.raw_client import RawClient, chat, client_of, post

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from router.edge.limits import EdgeLimits
+from router.edge.bounds.limits import EdgeLimits
 from router.framing.decoding import is_read
 from tests.doubles.door_rig import front_door
 from tests.doubles.raw_client import chat, client_of, post

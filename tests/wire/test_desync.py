@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from router.clock import ManualClock
-from router.edge.limits import EdgeLimits
+from router.edge.bounds.limits import EdgeLimits
 from tests.doubles.desync import (
     ANSWERS,
     BODY,

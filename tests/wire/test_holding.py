@@ -11,7 +11,7 @@ import pytest
 
 from router.clock import ManualClock
 from router.core import RouterCore
-from router.edge.limits import EdgeLimits, HoldLimits
+from router.edge.bounds.limits import EdgeLimits, HoldLimits
 from router.errors import Refused
 from router.state.fleet import ReplicaSpec
 from router.state.health import Event

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from router.edge.limits import EdgeLimits
+from router.edge.bounds.limits import EdgeLimits
 from tests.doubles.door_rig import front_door
 from tests.doubles.mutants import mark, marks, mutated, pieces, sound_answer, sound_request
 from tests.doubles.mutation_run import MutationRun

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from router.edge.limits import EdgeLimits, HoldLimits
+from router.edge.bounds.limits import EdgeLimits, HoldLimits
 from tests.doubles.door_rig import front_door
 from tests.doubles.raw_client import Answer, RawClient, client_of, post
 from tests.doubles.responses_bytes import (

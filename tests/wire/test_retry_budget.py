@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from router.clock import ManualClock
-from router.edge.limits import EdgeLimits, RetryLimits
-from router.edge.tries import RetryBudget
+from router.edge.bounds.limits import EdgeLimits, RetryLimits
+from router.edge.bounds.tries import RetryBudget
 from tests.doubles.door_rig import front_door
 from tests.doubles.raw_client import chat, client_of, post
 from tests.doubles.scripted_replica import Call, ScriptedReplica, events, stream, whole

@@ -8,7 +8,7 @@ import anthropic
 import openai
 import pytest
 
-from router.edge.limits import EdgeLimits
+from router.edge.bounds.limits import EdgeLimits
 from tests.doubles.door_rig import front_door
 from tests.doubles.scripted_replica import Call, ScriptedReplica, events, stream, whole
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from router.clock import ManualClock
-from router.edge.credentials import EdgeSecurity, ReplicaKeys
-from router.edge.limits import EdgeLimits, HoldLimits
+from router.edge.bounds.limits import EdgeLimits, HoldLimits
+from router.edge.entry.credentials import EdgeSecurity, ReplicaKeys
 from router.state.fleet import Description, ReplicaSpec
 from router.state.health import Event
 from router.tenants.gate import Gate

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from router.edge.credentials import EdgeSecurity
-from router.edge.limits import EdgeLimits
-from router.edge.tls import ServerTls, TlsFiles, client_context
+from router.edge.bounds.limits import EdgeLimits
+from router.edge.entry.credentials import EdgeSecurity
+from router.edge.entry.tls import ServerTls, TlsFiles, client_context
 from router.errors import ConfigError
 from router.state.fleet import ReplicaSpec
 from router.state.health import Event

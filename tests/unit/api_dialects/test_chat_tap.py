@@ -8,8 +8,8 @@ import pytest
 
 from router.dialect import DialectOptions, dialects
 from router.dialect.base import StreamFault, Tap, Usage
-from router.dialect.sse import EVENT_BYTES_MAX
-from router.dialect.tap import BODY_BYTES_MAX
+from router.dialect.stream.sse import EVENT_BYTES_MAX
+from router.dialect.stream.tap import BODY_BYTES_MAX
 
 
 def tap(*, is_stream: bool = True, strip_usage: bool = False) -> Tap:

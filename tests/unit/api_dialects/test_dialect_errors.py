@@ -7,7 +7,7 @@ import json
 import pytest
 
 from router.dialect import DialectOptions, dialects
-from router.dialect.sse import event_data, split_events
+from router.dialect.stream.sse import event_data, split_events
 from router.errors import CODES, ClientError, RouterError
 
 CHAT = dialects(DialectOptions())["/v1/chat/completions"]

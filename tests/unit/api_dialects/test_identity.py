@@ -9,7 +9,7 @@ import pytest
 
 from router.dialect import DialectOptions, dialects
 from router.dialect.base import PromptFacts, SessionSource
-from router.dialect.identity import KEY_LENGTH_MAX, safe_key
+from router.dialect.clients.identity import KEY_LENGTH_MAX, safe_key
 
 HELLO = {"role": "user", "content": "Hi"}
 

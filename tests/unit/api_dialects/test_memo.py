@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router.dialect.memo import PartMemo, RenderedPart
+from router.dialect.body.memo import PartMemo, RenderedPart
 
 
 def part(n_segments: int = 1) -> RenderedPart:

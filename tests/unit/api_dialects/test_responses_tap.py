@@ -9,7 +9,7 @@ import pytest
 from router.dialect import DialectOptions, dialects
 from router.dialect.base import StreamFault, Tap, Usage
 from router.dialect.errors import openai_error
-from router.dialect.sse import event_data, split_events
+from router.dialect.stream.sse import event_data, split_events
 from router.errors import CODES, RouterError, UpstreamStatus
 from tests.doubles.responses_bytes import (
     RESPONSE_ID,

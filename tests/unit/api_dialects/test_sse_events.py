@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router.dialect.sse import EventSplitter, data_event, event_data, split_events
+from router.dialect.stream.sse import EventSplitter, data_event, event_data, split_events
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n\r\n", b"\r\n\n"])

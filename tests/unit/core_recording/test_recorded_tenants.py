@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from router.dialect.base import SessionSource
-from router.dialect.salt import claimed
+from router.dialect.clients.salt import claimed
 from router.recording.player import Player
 from router.recording.records import Arrive, Header
 from router.state.fleet import ReplicaSpec

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from router.dialect.base import PromptFacts, SessionSource, Usage, Work
-from router.edge.naming import settle
+from router.edge.routes.naming import settle
 from router.errors import ClientError, ConnectFailed, Refused, StreamStalled
 from router.policy.registry import POLICIES
 from router.state.fleet import Description, ReplicaSpec

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from router.dialect import FACTORIES, METHODS, DialectOptions, dialects
-from router.edge.engine_paths import is_control
-from router.edge.limits import EdgeLimits
-from router.edge.routes import Route, Routes, route
+from router.edge.bounds.limits import EdgeLimits
+from router.edge.routes.engine_paths import is_control
+from router.edge.routes.routes import Route, Routes, route
 from router.framing.events import RequestHead
 
 DIALECTS = dialects(DialectOptions())

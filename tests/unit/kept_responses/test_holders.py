@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.dialect.base import PromptFacts, SessionSource
-from router.edge.holders import Holders
+from router.edge.replicas.holders import Holders
 from router.errors import ClientError
 
 

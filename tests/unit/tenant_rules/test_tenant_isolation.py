@@ -9,7 +9,7 @@ import pytest
 
 from hashing.chain import scoped
 from router.dialect.base import PromptFacts
-from router.dialect.salt import claimed, may_be_isolated, salt_of, salted
+from router.dialect.clients.salt import claimed, may_be_isolated, salt_of, salted
 from router.state.sessions.tails import Tails
 from router.tenants.model import scope_of
 

@@ -1,0 +1,1 @@
+"""What reading and changing JSON bodies has in common."""

@@ -1,0 +1,1 @@
+"""Who is asking: sessions, agents and their manners, tenants kept apart."""

@@ -1,0 +1,1 @@
+"""What following an answer has in common: events and taps."""

@@ -1,0 +1,1 @@
+"""One exchange from its whole body to its last byte, on whichever replicas it is tried."""

@@ -1,0 +1,1 @@
+"""Connections to replicas, and their answers as they come in."""

@@ -1,0 +1,1 @@
+"""What a path and method lead to."""

@@ -1,0 +1,1 @@
+"""What is written and read on the wire, whoever asked."""
