@@ -71,7 +71,12 @@ class Checks:
         self._replicas = replicas
         self._repeat = repeat
         self._held: dict[tuple[int, int], int] = {}
-        self._sent: deque[tuple[Exchange, tuple[Run, ...]]] = deque()
+        # Turns in the order in which they were sent, from the first on that was not over when the last
+        # was: where each lies, and, by its number modulo their most, whether it is over. Turns
+        # themselves are let go when they are.
+        self._sent: deque[tuple[Run, ...]] = deque()
+        self._is_over = bytearray(_SENT_MAX)
+        self._first_order = 1
         self._n_sent = self._n_over = 0
         self._dropped_order = 0
         self._sampled = 0
@@ -94,15 +99,18 @@ class Checks:
 
     def sent(self, exchange: Exchange, prompt: PlayedPrompt) -> None:
         """A turn is sent for the first time."""
-        self._n_sent += 1
-        exchange.order = self._n_sent
-        sent = self._sent
-        while sent and sent[0][0].is_over:
+        exchange.order = self._n_sent = order = self._n_sent + 1
+        sent, is_over, first = self._sent, self._is_over, self._first_order
+        while sent and is_over[first % _SENT_MAX]:
             sent.popleft()
+            first += 1
         if len(sent) == _SENT_MAX:
-            self._dropped_order = sent.popleft()[0].order
-        sent.append((exchange, prompt.path))
-        exchange.order_floor = sent[0][0].order
+            sent.popleft()
+            self._dropped_order = first
+            first += 1
+        sent.append(prompt.path)
+        is_over[order % _SENT_MAX] = 0
+        exchange.order_floor = self._first_order = first
 
     def placed(self, exchange: Exchange, replica: SimReplica) -> None:
         """A door has a turn in its books, at this replica."""
@@ -157,6 +165,8 @@ class Checks:
         if exchange.is_over:
             self.fail(21, "a turn ends twice", exchange)
         self._n_over += 1
+        if exchange.order >= self._first_order:
+            self._is_over[exchange.order % _SENT_MAX] = 1
 
     def lost(self, exchange: Exchange) -> None:
         """The door of a try is lost, with its books."""
@@ -221,8 +231,8 @@ class Checks:
         assert prompt is not None, "what begins is not over"
         if exchange.tries > 1 or exchange.sends > 1 or self._dropped_order >= exchange.order_floor:
             return
-        for other, path in self._sent:
-            if other is not exchange and common_tokens(prompt.path, path) >= cached:
+        for order, path in enumerate(self._sent, self._first_order):
+            if order != exchange.order and common_tokens(prompt.path, path) >= cached:
                 return
         what = f"{cached} tokens of the prompt cached at {replica.replica_id}"
         self.fail(26, f"{what}; {exchange.ceiling_tokens} were ever sent or answered", exchange)

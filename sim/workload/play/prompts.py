@@ -29,6 +29,8 @@ _LOW_IDS: Final = 1 << _LOW_BITS
 _LOW: Final = memoryview(array("H", range(_LOW_IDS)))
 _LOW_FIRST: Final = 0 if sys.byteorder == "little" else 3
 _FEW: Final = 64
+_FEW_CUTS: Final = 32
+"""More are put behind a chain all at once."""
 _ONES: Final = [
     int.from_bytes(array("Q", [1] * n).tobytes(), sys.byteorder) for n in range(_FEW + 1)
 ]
@@ -187,6 +189,11 @@ class SessionPrompts:
         n_cuts = len(cuts)
         if at < n_cuts and cuts[at] <= end:
             chain, ends, first_token = self._chain, self._ends, uid * content.span_tokens
+            if at + _FEW_CUTS < n_cuts and cuts[at + _FEW_CUTS] <= end:
+                n = bisect_right(cuts, end, at + _FEW_CUTS)
+                depths, at = cuts[at:n].tolist(), n
+                chain.fromlist([first_token + depth for depth in depths])
+                ends.fromlist([depth * BYTES_PER_TOKEN for depth in depths])
             while at < n_cuts and (depth := cuts[at]) <= end:
                 chain.append(first_token + depth)
                 ends.append(depth * BYTES_PER_TOKEN)
