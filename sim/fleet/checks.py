@@ -70,7 +70,6 @@ class Checks:
         self._recording = recording
         self._replicas = replicas
         self._repeat = repeat
-        self._held: dict[tuple[int, int], int] = {}
         # Turns in the order in which they were sent, from the first on that was not over when the last
         # was: where each lies, and, by its number modulo their most, whether it is over. Turns
         # themselves are let go when they are.
@@ -116,12 +115,12 @@ class Checks:
         """A door has a turn in its books, at this replica."""
         door = exchange.door
         assert door is not None, "a turn comes through a door"
-        held, old = self._held, exchange.held
+        number, old = door.number, exchange.held
         if old is not None:
-            held[door.number, old.index] -= 1
+            old.placed[number] -= 1
         exchange.held = replica
-        key = (door.number, replica.index)
-        held[key] = held.get(key, 0) + 1
+        placed = replica.placed
+        placed[number] = placed.get(number, 0) + 1
 
     def sending(self, exchange: Exchange, replica: SimReplica) -> None:
         """A turn is about to be submitted."""
@@ -152,13 +151,13 @@ class Checks:
         door, replica = exchange.door, exchange.held
         if door is None or replica is None:
             self.fail(21, "a try ends that is in nobody's books", exchange)
-        key = (door.number, replica.index)
-        self._held[key] -= 1
+        number, placed = door.number, replica.placed
+        placed[number] = n = placed[number] - 1
         exchange.held = None
         inflight = door.inflight(replica)
-        if inflight is not None and inflight != self._held[key]:
-            what = f"{inflight} in flight at {replica.replica_id} by the ledger of router {door.number}"
-            self.fail(22, f"{what}, {self._held[key]} were placed and are not finished", exchange)
+        if inflight is not None and inflight != n:
+            what = f"{inflight} in flight at {replica.replica_id} by the ledger of router {number}"
+            self.fail(22, f"{what}, {n} were placed and are not finished", exchange)
 
     def over(self, exchange: Exchange) -> None:
         """A turn ends for its client."""
@@ -173,7 +172,7 @@ class Checks:
         door, replica = exchange.door, exchange.held
         assert door is not None, "a turn comes through a door"
         if replica is not None:
-            self._held[door.number, replica.index] -= 1
+            replica.placed[door.number] -= 1
             exchange.held = None
 
     # Moments
@@ -203,9 +202,9 @@ class Checks:
                 self.fail(29, f"router {door.number}: {what}")
             if door.is_open and (what := door.check_end()):
                 self.fail(23, f"router {door.number}: {what}")
-        for (number, index), n in self._held.items():
-            if n:
-                self.fail(23, f"{n} of router {number} still placed at replica {index}")
+        left = {r.replica_id: r.placed for r in self._replicas if any(r.placed.values())}
+        if left:
+            self.fail(23, f"still placed, by replica and router: {left}")
 
     def _look_at(self, replica: SimReplica) -> None:
         try:

@@ -33,7 +33,8 @@ class SimReplica:
     ``exchanges`` are those submitted to the engine and not over, by engine request id. ``frozen`` is the
     report that is told instead of the present one, while its loads are stale. ``submitted``
     requests were told to the engine, ``cached_tokens`` reported by it. ``watchers`` are the doors that know
-    it; ``n_asleep`` of them do not ask it, and want to know when that may bring something new.
+    it; ``n_asleep`` of them do not ask it, and want to know when that may bring something new. ``placed``
+    counts the requests that are there by the books of each door, by its number.
     """
 
     __slots__ = (
@@ -49,6 +50,7 @@ class SimReplica:
         "is_listening",
         "model",
         "n_asleep",
+        "placed",
         "replica_id",
         "slow_factor",
         "submitted",
@@ -78,6 +80,7 @@ class SimReplica:
         self.submitted = self.cached_tokens = 0
         self.watchers: list[Door] = []
         self.n_asleep = 0
+        self.placed: dict[int, int] = {}
         self.model = make(facts, index)
 
     @property
