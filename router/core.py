@@ -80,7 +80,7 @@ class Ticket:
     entry: Entry
     continues: bool
     spec: ReplicaSpec
-    tried: list[str] = field(default_factory=list)
+    tried: tuple[str, ...] = ()
     is_over: bool = False
     place: Node | None = None
 
@@ -220,7 +220,7 @@ class RouterCore:
             return False
         if facts.work is _OTHER and not isinstance(error, (ConnectFailed, UpstreamStatus)):
             return False  # it may have started, and nobody here knows what it does
-        ticket.tried.append(ticket.replica_id)
+        ticket.tried = (*ticket.tried, ticket.replica_id)
         pin = self.pins.get(ticket.session_key)
         home_id, model = None if pin is None else pin.home_id, ticket.facts.model
         view = self.fleet.view(ticket.tried, home_id=home_id, model=model)

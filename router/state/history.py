@@ -94,7 +94,10 @@ class Totals:
 
 @dataclass(slots=True)
 class History:
-    """The newest decisions of the most recent sessions; both bounded."""
+    """The newest decisions of the most recent sessions; both bounded.
+
+    Where nobody asks for sessions, ``sessions_max`` is 0, and a record is nobody's but its request's.
+    """
 
     sessions_max: int = 5_000
     totals: Totals = field(default_factory=Totals)
@@ -103,6 +106,8 @@ class History:
 
     def add(self, record: RequestRecord) -> None:
         """Remember a decision; its record is filled in as the request goes on."""
+        if not self.sessions_max:
+            return
         sessions, key = self._sessions, record.session_key
         records = sessions.get(key)
         if records is None:

@@ -70,8 +70,12 @@ class Checks:
         self._recording = recording
         self._replicas = replicas
         self._repeat = repeat
-        self._held: dict[tuple[int, int], int] = {}
-        self._sent: deque[tuple[Exchange, tuple[Run, ...]]] = deque()
+        # Turns in the order in which they were sent, from the first on that was not over when the last
+        # was: where each lies, and, by its number modulo their most, whether it is over. Turns
+        # themselves are let go when they are.
+        self._sent: deque[tuple[Run, ...]] = deque()
+        self._is_over = bytearray(_SENT_MAX)
+        self._first_order = 1
         self._n_sent = self._n_over = 0
         self._dropped_order = 0
         self._sampled = 0
@@ -94,26 +98,29 @@ class Checks:
 
     def sent(self, exchange: Exchange, prompt: PlayedPrompt) -> None:
         """A turn is sent for the first time."""
-        self._n_sent += 1
-        exchange.order = self._n_sent
-        sent = self._sent
-        while sent and sent[0][0].is_over:
+        exchange.order = self._n_sent = order = self._n_sent + 1
+        sent, is_over, first = self._sent, self._is_over, self._first_order
+        while sent and is_over[first % _SENT_MAX]:
             sent.popleft()
+            first += 1
         if len(sent) == _SENT_MAX:
-            self._dropped_order = sent.popleft()[0].order
-        sent.append((exchange, prompt.path))
-        exchange.order_floor = sent[0][0].order
+            sent.popleft()
+            self._dropped_order = first
+            first += 1
+        sent.append(prompt.path)
+        is_over[order % _SENT_MAX] = 0
+        exchange.order_floor = self._first_order = first
 
     def placed(self, exchange: Exchange, replica: SimReplica) -> None:
         """A door has a turn in its books, at this replica."""
         door = exchange.door
         assert door is not None, "a turn comes through a door"
-        held, old = self._held, exchange.held
+        number, old = door.number, exchange.held
         if old is not None:
-            held[door.number, old.index] -= 1
+            old.placed[number] -= 1
         exchange.held = replica
-        key = (door.number, replica.index)
-        held[key] = held.get(key, 0) + 1
+        placed = replica.placed
+        placed[number] = placed.get(number, 0) + 1
 
     def sending(self, exchange: Exchange, replica: SimReplica) -> None:
         """A turn is about to be submitted."""
@@ -144,26 +151,28 @@ class Checks:
         door, replica = exchange.door, exchange.held
         if door is None or replica is None:
             self.fail(21, "a try ends that is in nobody's books", exchange)
-        key = (door.number, replica.index)
-        self._held[key] -= 1
+        number, placed = door.number, replica.placed
+        placed[number] = n = placed[number] - 1
         exchange.held = None
         inflight = door.inflight(replica)
-        if inflight is not None and inflight != self._held[key]:
-            what = f"{inflight} in flight at {replica.replica_id} by the ledger of router {door.number}"
-            self.fail(22, f"{what}, {self._held[key]} were placed and are not finished", exchange)
+        if inflight is not None and inflight != n:
+            what = f"{inflight} in flight at {replica.replica_id} by the ledger of router {number}"
+            self.fail(22, f"{what}, {n} were placed and are not finished", exchange)
 
     def over(self, exchange: Exchange) -> None:
         """A turn ends for its client."""
         if exchange.is_over:
             self.fail(21, "a turn ends twice", exchange)
         self._n_over += 1
+        if exchange.order >= self._first_order:
+            self._is_over[exchange.order % _SENT_MAX] = 1
 
     def lost(self, exchange: Exchange) -> None:
         """The door of a try is lost, with its books."""
         door, replica = exchange.door, exchange.held
         assert door is not None, "a turn comes through a door"
         if replica is not None:
-            self._held[door.number, replica.index] -= 1
+            replica.placed[door.number] -= 1
             exchange.held = None
 
     # Moments
@@ -193,9 +202,9 @@ class Checks:
                 self.fail(29, f"router {door.number}: {what}")
             if door.is_open and (what := door.check_end()):
                 self.fail(23, f"router {door.number}: {what}")
-        for (number, index), n in self._held.items():
-            if n:
-                self.fail(23, f"{n} of router {number} still placed at replica {index}")
+        left = {r.replica_id: r.placed for r in self._replicas if any(r.placed.values())}
+        if left:
+            self.fail(23, f"still placed, by replica and router: {left}")
 
     def _look_at(self, replica: SimReplica) -> None:
         try:
@@ -221,8 +230,8 @@ class Checks:
         assert prompt is not None, "what begins is not over"
         if exchange.tries > 1 or exchange.sends > 1 or self._dropped_order >= exchange.order_floor:
             return
-        for other, path in self._sent:
-            if other is not exchange and common_tokens(prompt.path, path) >= cached:
+        for order, path in enumerate(self._sent, self._first_order):
+            if order != exchange.order and common_tokens(prompt.path, path) >= cached:
                 return
         what = f"{cached} tokens of the prompt cached at {replica.replica_id}"
         self.fail(26, f"{what}; {exchange.ceiling_tokens} were ever sent or answered", exchange)

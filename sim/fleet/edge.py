@@ -183,8 +183,8 @@ class Edge:
         if not self._is_timing:
             self._is_timing = True
             self._kernel.arm(self._timer, now_s + FIRST_EVENT_S)
-        for door in replica.watchers:
-            door.changed(replica)
+        if replica.n_asleep:
+            replica.touch()
         return None
 
     def _elsewhere(

@@ -33,7 +33,8 @@ class SimReplica:
     ``exchanges`` are those submitted to the engine and not over, by engine request id. ``frozen`` is the
     report that is told instead of the present one, while its loads are stale. ``submitted``
     requests were told to the engine, ``cached_tokens`` reported by it. ``watchers`` are the doors that know
-    it, and want to know when asking it may bring something new.
+    it; ``n_asleep`` of them do not ask it, and want to know when that may bring something new. ``placed``
+    counts the requests that are there by the books of each door, by its number.
     """
 
     __slots__ = (
@@ -48,6 +49,8 @@ class SimReplica:
         "is_gone",
         "is_listening",
         "model",
+        "n_asleep",
+        "placed",
         "replica_id",
         "slow_factor",
         "submitted",
@@ -76,6 +79,8 @@ class SimReplica:
         self.slow_factor = 1.0
         self.submitted = self.cached_tokens = 0
         self.watchers: list[Door] = []
+        self.n_asleep = 0
+        self.placed: dict[int, int] = {}
         self.model = make(facts, index)
 
     @property
@@ -108,8 +113,9 @@ class SimReplica:
 
     def touch(self) -> None:
         """Asking it may bring something new from now on."""
-        for door in self.watchers:
-            door.changed(self)
+        if self.n_asleep:
+            for door in self.watchers:
+                door.changed(self)
 
     def slow(self, factor: float, now_s: float) -> None:
         """From now on every step takes ``factor`` times as long; a new process as well."""

@@ -93,9 +93,7 @@ class Polls:
 
     def watch(self, replica: SimReplica, *, is_first: bool) -> None:
         """Ask a replica that joined: now, and then at its phase. ``is_first``: have the answer now."""
-        old = self._polls.get(replica.index)
-        if old is not None:
-            old.is_over = True
+        self.forget(replica)
         poll = Poll(replica, self._kernel.now_s + self._dice.random() * self._period_s)
         self._polls[replica.index] = poll
         if is_first:
@@ -108,12 +106,12 @@ class Polls:
         """Ask a replica no more."""
         poll = self._polls.pop(replica.index, None)
         if poll is not None:
-            poll.is_over = True
+            _end(poll)
 
     def stop(self) -> None:
         """Ask nobody any more."""
         for poll in self._polls.values():
-            poll.is_over = True
+            _end(poll)
         self._polls.clear()
 
     def changed(self, replica: SimReplica) -> None:
@@ -124,6 +122,7 @@ class Polls:
 
     def _wake(self, poll: Poll) -> None:
         poll.is_asleep = False
+        poll.replica.n_asleep -= 1
         kernel = self._kernel
         now_s = kernel.now_s
         n = self._next(poll, now_s, is_inclusive=kernel.rank < _POLL)
@@ -170,6 +169,7 @@ class Polls:
         )
         if can_sleep and self._can_sleep:
             poll.is_asleep = True
+            poll.replica.n_asleep += 1
             poll.was_refused = report is None
             return
         n = poll.n + 1
@@ -215,6 +215,11 @@ class Polls:
             and replica.frozen is None
             and replica.is_idle
         )
+
+
+def _end(poll: Poll) -> None:
+    poll.is_over = True
+    poll.replica.n_asleep -= poll.is_asleep
 
 
 def _description(replica: SimReplica) -> Description:

@@ -12,10 +12,11 @@ from math import floor
 from typing import TYPE_CHECKING, Final
 
 from router.core import CoreParameters, RouterCore
-from router.dialect.base import PromptFacts, SessionSource
+from router.dialect.base import PromptFacts, SessionSource, Work
 from router.policy import registry
 from router.state.fleet import ReplicaSpec
 from router.state.health import Event
+from router.state.history import History
 from sim.fleet.polls import MODEL, Polls
 from sim.rng import stream
 
@@ -23,32 +24,64 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from router.dialect.base import Usage
+    from router.dialect.splice import Edit
     from router.errors import RouterError, UpstreamError
     from router.state.history import Outcome
     from sim.fleet.parts import Exchange, SimReplica
     from sim.kernel import Kernel
     from sim.scenario.model import RouterSpec
+    from sim.workload.play.turns import PlayedPrompt
 
     CoreMaker = Callable[[str, int, int, RouterSpec], RouterCore]
     """From policy, seed, the router's number and the routers' description, to one core."""
 
 _PORT: Final = 30_000
 _PINS_LOOKED_AT: Final = 64
-_DIALECT: Final = "openai-chat"
-_HEADER: Final = SessionSource.HEADER
 
 
 def plain_core(policy: str, seed: int, number: int, spec: RouterSpec) -> RouterCore:
-    """The core of one router, with dice of its own.
+    """The core of one router, with dice of its own. It remembers no decisions: nobody asks for them.
 
     Raises:
         ConfigError: there is no such policy.
     """
-    return RouterCore(
+    core = RouterCore(
         registry.make(policy),
         stream(seed, f"router/{number}"),
         CoreParameters(inflight_max=spec.inflight_max),
     )
+    core.history = History(sessions_max=0)
+    return core
+
+
+class SimFacts(PromptFacts):
+    """What a router knows of a request of a run: all but these four is the same for all, and stands here."""
+
+    __slots__ = ()
+
+    dialect = "openai-chat"
+    model = MODEL
+    is_stream = True
+    is_readable = True
+    output_tokens_max: int | None = None
+    session_source = SessionSource.HEADER
+    parent_key: str | None = None
+    n_messages = 0
+    edit: Edit | None = None
+    tenant = ""
+    scope = 0
+    priority = "normal"
+    work = Work.GENERATION
+    lora_name = ""
+    previous_id = ""
+    bound_to = ""
+    is_turn = True
+
+    def __init__(self, session_key: str, prompt: PlayedPrompt) -> None:
+        self.session_key = session_key
+        self.chain = prompt.chain
+        self.ends_bytes = prompt.ends_bytes
+        self.head_segments = prompt.head_segments
 
 
 class SimRouter:
@@ -108,16 +141,7 @@ class SimRouter:
             self.catch_up(now_s)
         prompt = exchange.prompt
         assert prompt is not None, "only what is not over is placed"
-        facts = PromptFacts(
-            _DIALECT,
-            MODEL,
-            is_stream=True,
-            session_key=exchange.turn.session_key,
-            session_source=_HEADER,
-            chain=prompt.chain,
-            ends_bytes=prompt.ends_bytes,
-            head_segments=prompt.head_segments,
-        )
+        facts = SimFacts(exchange.turn.session_key, prompt)
         exchange.ticket = ticket = self.core.arrive(facts, now_s)
         record = ticket.record
         replica = self._by_id[record.replica_id]

@@ -26,9 +26,13 @@ Depths = tuple[tuple[int, int], ...]
 
 _LOW_BITS: Final = 16
 _LOW_IDS: Final = 1 << _LOW_BITS
-_LOW: Final = memoryview(array("H", range(_LOW_IDS)))
-_LOW_FIRST: Final = 0 if sys.byteorder == "little" else 3
+_BYTES: Final = array("H", range(_LOW_IDS)).tobytes()
+_LOW_BYTES: Final = (_BYTES[::2], _BYTES[1::2])
+_LOW_PLACES: Final = (0, 1) if sys.byteorder == "little" else (6, 7)
+"""The bytes of the low 16 bits of all numbers, and where they stand among a number's eight."""
 _FEW: Final = 64
+_FEW_CUTS: Final = 32
+"""More are put behind a chain all at once."""
 _ONES: Final = [
     int.from_bytes(array("Q", [1] * n).tobytes(), sys.byteorder) for n in range(_FEW + 1)
 ]
@@ -187,6 +191,11 @@ class SessionPrompts:
         n_cuts = len(cuts)
         if at < n_cuts and cuts[at] <= end:
             chain, ends, first_token = self._chain, self._ends, uid * content.span_tokens
+            if at + _FEW_CUTS < n_cuts and cuts[at + _FEW_CUTS] <= end:
+                n = bisect_right(cuts, end, at + _FEW_CUTS)
+                depths, at = cuts[at:n].tolist(), n
+                chain.fromlist([first_token + depth for depth in depths])
+                ends.fromlist([depth * BYTES_PER_TOKEN for depth in depths])
             while at < n_cuts and (depth := cuts[at]) <= end:
                 chain.append(first_token + depth)
                 ends.append(depth * BYTES_PER_TOKEN)
@@ -276,10 +285,12 @@ def append_numbers(ids: array[int], first: int, end: int) -> None:
     if n <= _FEW:
         ids.frombytes((first * _ONES[n] + _STEPS[n]).to_bytes(8 * n, sys.byteorder))
         return
+    (one, other), (place, other_place) = _LOW_BYTES, _LOW_PLACES
     while first < end:
         low = first % _LOW_IDS
-        n = min(end - first, _LOW_IDS - low)
-        new = array("Q", (first - low,)) * n
-        memoryview(new).cast("B").cast("H")[_LOW_FIRST::4] = _LOW[low : low + n]
-        ids.extend(new)
-        first += n
+        high = min(low + end - first, _LOW_IDS)
+        numbers = bytearray(first.to_bytes(8, sys.byteorder) * (high - low))
+        numbers[place::8] = one[low:high]
+        numbers[other_place::8] = other[low:high]
+        ids.frombytes(numbers)
+        first += high - low
