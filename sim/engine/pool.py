@@ -68,8 +68,9 @@ class Holding:
     """What one admitted request holds of the pool.
 
     ``stored`` leading pages of its sequence are in the device tree, pinned, and end at ``node``;
-    ``host_stored`` are in the host tier, pinned, and end at ``host_node``. ``device_pages`` and
-    ``host_pages`` are what was found in each tier at admission.
+    ``host_stored`` are in the host tier, pinned, and end at ``host_node``. ``pages`` are all its device
+    pages, shared ones with them. ``device_pages`` and ``host_pages`` are what was found in each tier at
+    admission.
     """
 
     __slots__ = (
@@ -78,7 +79,7 @@ class Holding:
         "host_pages",
         "host_stored",
         "node",
-        "private",
+        "pages",
         "stored",
     )
 
@@ -87,14 +88,13 @@ class Holding:
         self.host_node = host_node
         self.device_pages = device_pages
         self.host_pages = 0
-        self.stored = device_pages
+        self.stored = self.pages = device_pages
         self.host_stored = host_stored
-        self.private = 0
 
     @property
-    def pages(self) -> int:
-        """Device pages of its sequence, shared ones with it."""
-        return self.stored + self.private
+    def private(self) -> int:
+        """Device pages that are not in the tree."""
+        return self.pages - self.stored
 
 
 class KvPool:
@@ -174,7 +174,7 @@ class KvPool:
     def allocate(self, holding: Holding, n_pages: int) -> None:
         """Give the request private pages; evicts whole runs until nothing is missing."""
         assert n_pages >= 0, f"{n_pages} pages allocated"
-        holding.private += n_pages
+        holding.pages += n_pages
         self.private_pages += n_pages
         if self.tree.n_pages + self.private_pages > self.capacity_pages:
             self.make_room()
@@ -207,9 +207,9 @@ class KvPool:
 
     def have(self, holding: Holding, n_pages: int) -> None:
         """Give the request private pages until it has that many of its sequence."""
-        missing = n_pages - holding.stored - holding.private
+        missing = n_pages - holding.pages
         if missing > 0:  # as allocate, without another call
-            holding.private += missing
+            holding.pages = n_pages
             self.private_pages += missing
             if self.tree.n_pages + self.private_pages > self.capacity_pages:
                 self.make_room()
@@ -235,10 +235,9 @@ class KvPool:
         moved = stop - start
         if moved <= 0:
             return
-        assert moved <= holding.private, f"1: {moved} pages stored of {holding.private} allocated"
+        assert stop <= holding.pages, f"1: {moved} pages stored of {holding.private} allocated"
         holding.node = self.tree.extend(holding.node, pages, start, stop, shift=shift, ends=ends)
         holding.stored = stop
-        holding.private -= moved
         self.private_pages -= moved
         start = holding.host_stored
         capacity_pages = self.host.capacity_pages
@@ -258,8 +257,8 @@ class KvPool:
 
     def release(self, holding: Holding) -> None:
         """Free what the request held; its stored pages stay until they are evicted."""
-        self.private_pages -= holding.private
-        holding.private = 0
+        self.private_pages -= holding.pages - holding.stored
+        holding.pages = holding.stored
         self.tree.unlock(holding.node)
         self.host.tree.unlock(holding.host_node)
 

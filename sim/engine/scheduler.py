@@ -371,9 +371,9 @@ class Scheduler:
             holding = job.holding
             assert holding is not None, "running jobs hold pages"
             pages = (job.prompt_tokens + tokens + page - 2) // page
-            missing = pages - holding.stored - holding.private
+            missing = pages - holding.pages
             if missing > 0:
-                holding.private += missing
+                holding.pages = pages
                 n_pages += missing
         self.pool.private_pages += n_pages
         if n_pages:

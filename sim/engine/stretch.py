@@ -273,7 +273,7 @@ def stretch_of(
             n_steps = left
         holding = job.holding
         assert holding is not None, "running jobs hold pages"
-        lacking = job.total_pages - holding.stored - holding.private
+        lacking = job.total_pages - holding.pages
         if lacking > 0:
             pages = (job.prompt_tokens + job.tokens + ahead) // page
             behind = job.total_pages - pages
@@ -305,12 +305,13 @@ def grow_for_step(pool: KvPool, jobs: Iterable[Job], *, page_tokens: int, reserv
         holding = job.holding
         assert holding is not None, "running jobs hold pages"
         pages = (job.prompt_tokens + job.tokens + ahead) // page_tokens
-        has = holding.stored + holding.private
+        has = holding.pages
         total = job.total_pages
         if pages > has < total:
-            missing = (pages if pages < total else total) - has
-            holding.private += missing
-            n_pages += missing
+            if pages > total:
+                pages = total
+            holding.pages = pages
+            n_pages += pages - has
     pool.private_pages += n_pages
     pool.make_room()
 
@@ -326,7 +327,7 @@ def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve:
     for job in jobs:
         holding = job.holding
         assert holding is not None, "running jobs hold pages"
-        has = holding.stored + holding.private
+        has = holding.pages
         total = job.total_pages
         if has < total:
             # Job.tokens_after, which would take as long again to call.
