@@ -177,11 +177,10 @@ class ReplicaModel:
             left_s = self._quiet_until_s(step) - now_s
         for job in scheduler.waiting.jobs:
             lookup = job.lookup
-            device, host = lookup.device, lookup.host
             if (
                 job.priced_version != lookup.version
-                or device.version != device.node.version
-                or host.version != host.node.version
+                or lookup.device_version != lookup.device.version
+                or lookup.host_version != lookup.host.version
             ):
                 self._price(job)
             later_s += job.prefill_s
@@ -271,8 +270,8 @@ class ReplicaModel:
             job.priced_pages = pages
             job.compute_s = facts.prefill_s(job.fill_tokens - pages * page, pages * page)
         job.prefill_s = job.compute_s
-        if lookup.device.at < pages and not pool.host.is_shared:
-            job.prefill_s += (pages - lookup.device.at) * page * facts.host_load_s_per_token
+        if lookup.device_pages < pages and not pool.host.is_shared:
+            job.prefill_s += (pages - lookup.device_pages) * page * facts.host_load_s_per_token
 
     def _refuse_impossible(self, request: EngineRequest) -> None:
         prompt, output, facts = request.prompt_tokens, request.output_tokens, self.facts

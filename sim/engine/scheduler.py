@@ -6,6 +6,7 @@ docstring of :mod:`sim.engine.replica_model`.
 
 from __future__ import annotations
 
+from math import floor
 from typing import TYPE_CHECKING
 
 from sim.engine.admission import Admission
@@ -317,8 +318,7 @@ class Scheduler:
                 self.pool.release(holding)
                 continue
             job.computed_tokens += n_tokens
-            pages = job.lookup.pages
-            stored = job.computed_tokens // page
+            pages, stored = job.lookup.pages, job.computed_tokens // page
             if stored > len(pages):
                 stored = len(pages)
             self.pool.store(holding, pages, stored)
@@ -333,7 +333,7 @@ class Scheduler:
                 if not job.steps_total:
                     self._stop(job, step.end_s)
         totals.prefill_tokens += new_tokens
-        self.reporter.prefilled(step.end_s, hit_tokens=hit_tokens, new_tokens=new_tokens)
+        self.reporter.prefilled(step.end_s, hit_tokens, new_tokens)
 
     def _begin(self, job: Job, holding: Holding, at_s: float) -> None:
         """A token is out, the first one but for a retracted request."""
@@ -366,11 +366,11 @@ class Scheduler:
                 job.tokens = job.output_tokens
                 self._stop(job, end_s)
                 continue
-            # Job.tokens_after, which before its last step is less than all.
-            tokens = job.tokens = job.base_tokens + int(job.accept * steps + ROUNDING)
+            new_tokens = floor(job.accept * steps + ROUNDING)
+            job.tokens = job.base_tokens + new_tokens  # as tokens_after; they are not all
             holding = job.holding
             assert holding is not None, "running jobs hold pages"
-            pages = (job.prompt_tokens + tokens + page - 2) // page
+            pages = (job.start_tokens + new_tokens + page - 2) // page
             missing = pages - holding.pages
             if missing > 0:
                 holding.pages = pages

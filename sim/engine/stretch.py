@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from math import ceil, sqrt
+from math import ceil, floor, sqrt
 from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     import random
     from array import array
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from replica.hardware.profiles import EngineFacts
     from sim.engine.pool import Holding, KvPool, Lookup
@@ -31,8 +31,9 @@ class Job:
 
     ``tokens`` output tokens are out, as of the last step that ended; ``reported`` of them were told in
     events. Of those, ``base_tokens`` do not come from the ``steps`` generation steps it has made since it
-    was admitted, each of which yields ``accept``; it is done after ``steps_total``. ``fill_tokens`` is
-    what a prefill has to cover: its prompt, and after a retraction what it had generated.
+    was admitted, each of which yields ``accept``; it is done after ``steps_total``. ``start_tokens`` are
+    its prompt and these ``base_tokens``. ``fill_tokens`` is what a prefill has to cover: its prompt, and
+    after a retraction what it had generated.
     ``ended_tokens`` is set when its last event is out, which for an abort is before its release.
     ``total_pages`` is its whole sequence, the last page counted in full; ``sorted_pages`` what it found
     cached when the queue was arranged last, with its look-up of ``sorted_version``. ``prefill_s`` is what
@@ -62,6 +63,7 @@ class Job:
         "request",
         "sorted_pages",
         "sorted_version",
+        "start_tokens",
         "steps",
         "steps_total",
         "tokens",
@@ -85,7 +87,7 @@ class Job:
         self.is_running = False
         self.computed_tokens = self.uncached_tokens = self.queued_serial = self.sorted_pages = 0
         self.base_tokens = self.tokens = self.reported = 0
-        self.steps = self.steps_total = 0
+        self.start_tokens = self.steps = self.steps_total = 0
         self.ended_tokens: int | None = None
         self.priced_pages = self.priced_version = self.sorted_version = -1
         self.compute_s = self.prefill_s = 0.0
@@ -93,11 +95,12 @@ class Job:
     def yielded(self) -> None:
         """A prefill step has yielded one token; the others take ``steps_total`` steps."""
         tokens = self.base_tokens = self.tokens = self.tokens + 1
+        self.start_tokens = self.prompt_tokens + tokens
         self.steps = 0
         rest = self.output_tokens - tokens
         accept = self.accept
         steps = ceil((rest - ROUNDING) / accept) if rest else 0
-        while int(accept * steps + ROUNDING) < rest:
+        while floor(accept * steps + ROUNDING) < rest:
             steps += 1
         self.steps_total = steps
 
@@ -118,7 +121,7 @@ class Job:
 
     def tokens_after(self, steps: int) -> int:
         """Output tokens after that many generation steps, the fraction carried along."""
-        tokens = self.base_tokens + int(self.accept * steps + ROUNDING)
+        tokens = self.base_tokens + floor(self.accept * steps + ROUNDING)
         output = self.output_tokens
         return tokens if tokens < output else output
 
@@ -245,7 +248,7 @@ def accept_lengths(facts: EngineFacts, dice: random.Random | None) -> Callable[[
 
 
 def stretch_of(
-    jobs: Iterable[Job],
+    jobs: Sequence[Job],
     facts: EngineFacts,
     start_s: float,
     *,
@@ -259,14 +262,14 @@ def stretch_of(
     """
     page = facts.page_tokens
     ahead = reserve + page - 2
-    batch = needed = missing = 0
+    batch = len(jobs)
+    needed = missing = 0
     context = growth = 0.0
     n_steps = sys.maxsize
     for job in jobs:
-        batch += 1
         accept = job.accept
         steps = job.steps
-        context += job.prompt_tokens + job.base_tokens + accept * steps
+        context += job.start_tokens + accept * steps
         growth += accept
         left = job.steps_total - steps
         if left < n_steps:
@@ -275,13 +278,12 @@ def stretch_of(
         assert holding is not None, "running jobs hold pages"
         lacking = job.total_pages - holding.pages
         if lacking > 0:
-            pages = (job.prompt_tokens + job.tokens + ahead) // page
-            behind = job.total_pages - pages
+            missing += lacking
+            behind = job.total_pages - (job.prompt_tokens + job.tokens + ahead) // page
             if behind <= 0:
                 needed += lacking
             elif lacking > behind:
                 needed += lacking - behind
-        missing += lacking
     assert batch, "a stretch needs running jobs"
     assert n_steps > 0, "a running job has a step to go"
     first_s, later_s = facts.steps_s(batch, context / batch, (context + growth) / batch)
@@ -320,7 +322,7 @@ def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve:
     """Pages that running jobs lack for the step that follows ``steps`` more.
 
     It needs ``reserve`` tokens of memory behind what is fed back, which the last token is not yet; at
-    most to a job's end.
+    most to a job's end, so that it does not matter here that a job's last step may yield less.
     """
     lacking = 0
     ahead = reserve + page_tokens - 2
@@ -330,11 +332,8 @@ def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve:
         has = holding.pages
         total = job.total_pages
         if has < total:
-            # Job.tokens_after, which would take as long again to call.
-            tokens = job.base_tokens + int(job.accept * (job.steps + steps) + ROUNDING)
-            if tokens > job.output_tokens:
-                tokens = job.output_tokens
-            pages = (job.prompt_tokens + tokens + ahead) // page_tokens
+            new_tokens = floor(job.accept * (job.steps + steps) + ROUNDING)
+            pages = (job.start_tokens + new_tokens + ahead) // page_tokens
             if pages > has:
                 lacking += (pages if pages < total else total) - has
     return lacking
@@ -363,5 +362,5 @@ def release(pool: KvPool, job: Job, page_tokens: int) -> None:
         stop = min(filled, prompt_pages + len(request.output_pages))
         if stop > holding.stored:
             pool.have(holding, filled)
-            pool.store(holding, request.output_pages, stop, shift=prompt_pages)
+            pool.store(holding, request.output_pages, stop, prompt_pages)
     pool.release(holding)
