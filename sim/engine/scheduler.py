@@ -69,6 +69,8 @@ class Scheduler:
         self.reporter = Reporter()
         # Overlapped speculative steps hold pages for two windows (get_alloc_reserve_per_decode).
         self.reserve_tokens = 2 * facts.verify_tokens if facts.verify_tokens > 1 else 1
+        # Pages that a job lacks at most for its next step: it has those of all that was fed back.
+        self._step_pages = -(-self.reserve_tokens // facts.page_tokens)
         self._has_leaving = False  # some of the decoding jobs have ended and hold pages still
         self._draw_accept = accept_lengths(facts, dice)
 
@@ -247,22 +249,21 @@ class Scheduler:
     def _form_stretch(self, at_s: float) -> Stretch:
         """Generation steps until one ends, as far as there is memory; retracts where there is none."""
         assert self.admission.partial is None, "6: a decode step while a prompt is to go on"
-        pool, page, reserve = self.pool, self.facts.page_tokens, self.reserve_tokens
-        slowness = self.slowness
+        pool, facts, reserve = self.pool, self.facts, self.reserve_tokens
         room_pages = pool.capacity_pages - pool.tree.pinned_pages - pool.private_pages
-        stretch, needed, missing = stretch_of(
-            self.decoding, self.facts, at_s, reserve=reserve, slowness=slowness
-        )
-        is_scarce = missing > room_pages
-        if is_scarce and needed > room_pages:
+        if room_pages < len(self.decoding) * self._step_pages and not self._has_room_for_step():
             self.admission.make_room(self, self._has_room_for_step)
-            stretch, needed, missing = stretch_of(
-                self.decoding, self.facts, at_s, reserve=reserve, slowness=slowness
+            room_pages = pool.room_pages
+        stretch, taken, missing = stretch_of(
+            self.decoding, facts, at_s, reserve=reserve, slowness=self.slowness
+        )
+        if taken:
+            pool.private_pages += taken
+            pool.make_room()
+        if missing > room_pages - taken:
+            limit_to_room(
+                stretch, self.decoding, pool, page_tokens=facts.page_tokens, reserve=reserve
             )
-        if needed:
-            grow_for_step(pool, self.decoding, page_tokens=page, reserve=reserve)
-        if is_scarce:
-            limit_to_room(stretch, self.decoding, pool, page_tokens=page, reserve=reserve)
         if self.waiting.jobs and not self.admission.is_full:
             stretch.limit(1)
         return stretch

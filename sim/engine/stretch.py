@@ -257,13 +257,13 @@ def stretch_of(
 ) -> tuple[Stretch, int, int]:
     """The generation steps until the first of ``jobs`` (at least one) has all its tokens.
 
-    With it answers what :func:`pages_lacking` counts for its first step, and the pages that the jobs
-    lack to their ends.
+    The jobs get the pages that they lack for the first step. With it answers how many these are, for
+    the caller to count and to evict others for, and how many the jobs lack then to their ends.
     """
     page = facts.page_tokens
     ahead = reserve + page - 2
     batch = len(jobs)
-    needed = missing = 0
+    taken = missing = 0
     context = growth = 0.0
     n_steps = sys.maxsize
     for job in jobs:
@@ -278,12 +278,14 @@ def stretch_of(
         assert holding is not None, "running jobs hold pages"
         lacking = job.total_pages - holding.pages
         if lacking > 0:
-            missing += lacking
             behind = job.total_pages - (job.prompt_tokens + job.tokens + ahead) // page
-            if behind <= 0:
-                needed += lacking
-            elif lacking > behind:
-                needed += lacking - behind
+            if behind < lacking:
+                if behind < 0:
+                    behind = 0
+                holding.pages = job.total_pages - behind
+                taken += lacking - behind
+                lacking = behind
+            missing += lacking
     assert batch, "a stretch needs running jobs"
     assert n_steps > 0, "a running job has a step to go"
     first_s, later_s = facts.steps_s(batch, context / batch, (context + growth) / batch)
@@ -296,7 +298,7 @@ def stretch_of(
         batch=batch,
         tokens_per_step=growth,
     )
-    return stretch, needed, missing
+    return stretch, taken, missing
 
 
 def grow_for_step(pool: KvPool, jobs: Iterable[Job], *, page_tokens: int, reserve: int) -> None:
