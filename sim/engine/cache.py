@@ -237,7 +237,6 @@ class PrefixTree:
         These begin ``shift`` deep: with 0 they are all of its path. What is added is one run, or several
         where ``ends``, in order, lie inside. Answers the node that ends there.
         """
-        self._tick += 1
         while (start := node.stop) < stop:
             children = node.children
             child = children.get(pages[start - shift]) if children else None
@@ -317,6 +316,7 @@ class PrefixTree:
 
     def _enter(self, child: Node, pages: array[int], shift: int, limit: int) -> Node:
         """Pin the part of ``child`` that equals ``pages`` up to ``limit``, split off where needed."""
+        self._tick += 1
         stop = child.stop
         stop = _common(child, pages, shift, stop if stop < limit else limit)
         if stop < child.stop:
@@ -339,6 +339,7 @@ class PrefixTree:
 
     def _branch(self, node: Node, pages: array[int], shift: int, stop: int) -> Node:
         """Add pages up to ``stop`` behind ``node`` in a node of their own, held by one."""
+        self._tick += 1
         start = node.stop
         if 2 * (start - shift) > len(pages):
             pages, shift = pages[start - shift :], start

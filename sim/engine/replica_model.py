@@ -19,6 +19,7 @@ token; how often the caller asks changes no outcome.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from sim.engine.requests import Loads, Progress, PromptTooLong, QueueFull
@@ -233,7 +234,7 @@ class ReplicaModel:
     def report(self, now_s: float) -> LoadReport:
         """What the engine told last of itself; while idle it tells all the time."""
         scheduler = self._scheduler
-        scheduler.run(now_s, is_settled=False)
+        scheduler.run(now_s, sys.maxsize)
         step, reporter = scheduler.step, scheduler.reporter
         if isinstance(step, Stretch):
             reporter.follow(scheduler, step, now_s)

@@ -81,17 +81,17 @@ class Scheduler:
             return self.decoding + [job for job, _ in step.parts]
         return list(self.decoding)
 
-    def run(self, now_s: float, *, is_settled: bool = True) -> None:
+    def run(self, now_s: float, owed_chunks_max: int = 0) -> None:
         """Let all steps end that do so by ``now_s``, and start what follows each.
 
-        Without ``is_settled`` the pool need not know yet of chunks of a prompt that goes on.
+        The pool need not know yet of so many chunks of a prompt that goes on.
         """
         before_s = self.now_s
         assert before_s is None or now_s >= before_s, f"time went back from {before_s} to {now_s}"
         self.now_s = now_s
         while (step := self.step) is not None:
             if step.end_s > now_s:
-                if is_settled and step.owed_chunks:
+                if step.owed_chunks > owed_chunks_max:
                     self.settle()
                 return
             if isinstance(step, Stretch):
@@ -128,6 +128,7 @@ class Scheduler:
         if isinstance(self.step, Stretch):
             self.reporter.follow(self, self.step, now_s)
         self._end(job, now_s, self.tokens_by(job, now_s), EndReason.ABORT)
+        self.totals.aborted += 1
         if job.holding is None:
             self.waiting.remove(job)
             return
@@ -393,7 +394,7 @@ class Scheduler:
         rid = job.request.rid
         del self.jobs[rid]
         job.ended_tokens = tokens
-        self.totals.generated_tokens += tokens
-        self.totals.ended += 1
-        self.totals.aborted += reason is EndReason.ABORT
+        totals = self.totals
+        totals.generated_tokens += tokens
+        totals.ended += 1
         self.events.append(Ended(rid, at_s, tokens - job.reported, tokens, reason))

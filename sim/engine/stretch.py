@@ -361,7 +361,9 @@ def release(pool: KvPool, job: Job, page_tokens: int) -> None:
     if holding.stored >= prompt_pages:
         # The last token was sampled but never fed back: it has no KV.
         filled = (request.prompt_tokens + job.ended_tokens - 1) // page_tokens
-        stop = min(filled, prompt_pages + len(request.output_pages))
+        stop = prompt_pages + len(request.output_pages)
+        if stop > filled:
+            stop = filled
         if stop > holding.stored:
             pool.have(holding, filled)
             pool.store(holding, request.output_pages, stop, prompt_pages)
