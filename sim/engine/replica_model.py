@@ -117,7 +117,9 @@ class ReplicaModel:
         step = scheduler.step
         if step is None:
             return None
-        if step.is_silent and isinstance(step, PrefillStep):
+        if isinstance(step, Stretch):
+            return step.end_s
+        if step.is_silent:
             rules = scheduler.rules
             can_pass = rules.order == SHORTEST_PREFILL and scheduler.waiting.jobs
             can_ride = rules.is_chunk_mixed and scheduler.decoding

@@ -185,7 +185,7 @@ class Reporter:
         elif step is None:
             self._due_step = REPORT_STEPS
             self._generated_per_s = 0.0
-        elif step.owed_chunks and isinstance(step, PrefillStep):
+        elif isinstance(step, PrefillStep) and step.owed_chunks:
             pages += step.owed_pages(schedule.facts)
         cut = schedule.admission.partial
         self._said = (

@@ -90,13 +90,16 @@ class Scheduler:
         assert before_s is None or now_s >= before_s, f"time went back from {before_s} to {now_s}"
         self.now_s = now_s
         while (step := self.step) is not None:
-            if step.end_s > now_s:
-                if step.owed_chunks > owed_chunks_max:
-                    self.settle()
-                return
+            # The interpreter reads attributes faster where a line sees objects of one class.
             if isinstance(step, Stretch):
+                if step.end_s > now_s:
+                    return
                 self._finish_stretch(step)
             else:
+                if step.end_s > now_s:
+                    if step.owed_chunks > owed_chunks_max:
+                        self.settle()
+                    return
                 self._finish_prefill(step, now_s)
 
     def settle(self) -> None:
@@ -250,21 +253,19 @@ class Scheduler:
     def _form_stretch(self, at_s: float) -> Stretch:
         """Generation steps until one ends, as far as there is memory; retracts where there is none."""
         assert self.admission.partial is None, "6: a decode step while a prompt is to go on"
-        pool, facts, reserve = self.pool, self.facts, self.reserve_tokens
+        pool, facts, reserve, jobs = self.pool, self.facts, self.reserve_tokens, self.decoding
         room_pages = pool.capacity_pages - pool.tree.pinned_pages - pool.private_pages
-        if room_pages < len(self.decoding) * self._step_pages and not self._has_room_for_step():
+        if room_pages < len(jobs) * self._step_pages and not self._has_room_for_step():
             self.admission.make_room(self, self._has_room_for_step)
             room_pages = pool.room_pages
-        stretch, taken, missing = stretch_of(
-            self.decoding, facts, at_s, reserve=reserve, slowness=self.slowness
-        )
+        stretch, taken = stretch_of(jobs, facts, at_s, reserve=reserve, slowness=self.slowness)
         if taken:
             pool.private_pages += taken
             pool.make_room()
-        if missing > room_pages - taken:
-            limit_to_room(
-                stretch, self.decoding, pool, page_tokens=facts.page_tokens, reserve=reserve
-            )
+        # No job yields more a step, and none lacks more than that and a page or two that it begins.
+        page = facts.page_tokens
+        if room_pages - taken < stretch.batch * (stretch.n_steps * facts.verify_tokens // page + 2):
+            limit_to_room(stretch, jobs, pool, page_tokens=page, reserve=reserve)
         if self.waiting.jobs and not self.admission.is_full:
             stretch.limit(1)
         return stretch
@@ -284,8 +285,7 @@ class Scheduler:
 
         A report that the next step, ended by ``until_s``, replaces is not made.
         """
-        totals = self.totals
-        reporter = self.reporter
+        totals, reporter = self.totals, self.reporter
         if step.later_s:
             reporter.pass_chunks(self, step, until_s)
             if step.end_s > until_s:
@@ -298,12 +298,11 @@ class Scheduler:
         following = self.step
         if following is None:
             reporter.tell(self, step.end_s, totals.prefill_tokens, totals.prefill_busy_s)
-        elif following.end_s > until_s or isinstance(following, Stretch):
+        elif isinstance(following, Stretch) or following.end_s > until_s:
             reporter.tell(self, step.end_s, tokens, busy_s)
 
     def _apply_prefill(self, step: PrefillStep) -> None:
-        page = self.facts.page_tokens
-        totals = self.totals
+        page, totals = self.facts.page_tokens, self.totals
         totals.prefill_busy_s += step.end_s - step.start_s
         hit_tokens = new_tokens = 0
         for job, n_tokens in step.parts:
@@ -358,8 +357,8 @@ class Scheduler:
         totals.verify_steps += n_steps
         totals.decode_busy_s += end_s - stretch.start_s
         self.admission.guess.decay(n_steps)
-        page = self.facts.page_tokens
-        n_pages = 0
+        page, n_pages = self.facts.page_tokens, 0
+        ahead = page - 2
         for job in self.decoding:
             steps = job.steps = job.steps + n_steps
             if job.ended_tokens is not None:
@@ -372,7 +371,7 @@ class Scheduler:
             job.tokens = job.base_tokens + new_tokens  # as tokens_after; they are not all
             holding = job.holding
             assert holding is not None, "running jobs hold pages"
-            pages = (job.start_tokens + new_tokens + page - 2) // page
+            pages = (job.start_tokens + new_tokens + ahead) // page
             missing = pages - holding.pages
             if missing > 0:
                 holding.pages = pages

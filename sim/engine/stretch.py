@@ -11,7 +11,7 @@ import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from math import ceil, floor, sqrt
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import random
@@ -180,9 +180,6 @@ class Stretch:
 
     __slots__ = ("batch", "end_s", "first_s", "growth_s", "n_steps", "start_s", "tokens_per_step")
 
-    is_silent: ClassVar[bool] = False
-    owed_chunks: ClassVar[int] = 0
-
     def __init__(
         self,
         start_s: float,
@@ -254,16 +251,16 @@ def stretch_of(
     *,
     reserve: int = 1,
     slowness: float = 1.0,
-) -> tuple[Stretch, int, int]:
+) -> tuple[Stretch, int]:
     """The generation steps until the first of ``jobs`` (at least one) has all its tokens.
 
     The jobs get the pages that they lack for the first step. With it answers how many these are, for
-    the caller to count and to evict others for, and how many the jobs lack then to their ends.
+    the caller to count and to evict others for.
     """
     page = facts.page_tokens
     ahead = reserve + page - 2
     batch = len(jobs)
-    taken = missing = 0
+    taken = 0
     context = growth = 0.0
     n_steps = sys.maxsize
     for job in jobs:
@@ -276,16 +273,13 @@ def stretch_of(
             n_steps = left
         holding = job.holding
         assert holding is not None, "running jobs hold pages"
-        lacking = job.total_pages - holding.pages
-        if lacking > 0:
-            behind = job.total_pages - (job.prompt_tokens + job.tokens + ahead) // page
-            if behind < lacking:
-                if behind < 0:
-                    behind = 0
-                holding.pages = job.total_pages - behind
-                taken += lacking - behind
-                lacking = behind
-            missing += lacking
+        pages = (job.prompt_tokens + job.tokens + ahead) // page
+        has = holding.pages
+        if pages > has:
+            if pages > job.total_pages:
+                pages = job.total_pages
+            holding.pages = pages
+            taken += pages - has
     assert batch, "a stretch needs running jobs"
     assert n_steps > 0, "a running job has a step to go"
     first_s, later_s = facts.steps_s(batch, context / batch, (context + growth) / batch)
@@ -298,7 +292,7 @@ def stretch_of(
         batch=batch,
         tokens_per_step=growth,
     )
-    return stretch, taken, missing
+    return stretch, taken
 
 
 def grow_for_step(pool: KvPool, jobs: Iterable[Job], *, page_tokens: int, reserve: int) -> None:
