@@ -261,10 +261,12 @@ class Admission:
         if output_tokens > self._rules.output_clip_tokens:
             output_tokens = self._rules.output_clip_tokens
         lookup = job.lookup
-        device, host = lookup.device, lookup.host
-        if device.version != device.node.version or host.version != host.node.version:
+        if (
+            lookup.device_version != lookup.device.version
+            or lookup.host_version != lookup.host.version
+        ):
             pool.look(lookup)
-        found_pages = lookup.device.at
+        found_pages = lookup.device_pages
         needed = job.fill_tokens - found_pages * page + output_tokens + page
         is_alone = not has_running and not ahead.parts
         if not is_alone and needed >= ahead.remaining:  # what it finds only leaves less when pinned

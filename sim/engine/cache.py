@@ -147,21 +147,6 @@ class Node:
         self.tail_start = sys.maxsize
 
 
-class Match:
-    """Where the held part of one prompt ends: ``at`` pages deep, which is in ``node``.
-
-    It is current, which means that the tree would answer the same, as long as the node has its
-    ``version``.
-    """
-
-    __slots__ = ("at", "node", "version")
-
-    def __init__(self, node: Node, at: int) -> None:
-        self.node = node
-        self.at = at
-        self.version = node.version
-
-
 class PrefixTree:
     """The pages one tier holds. It counts them; who may add how many is the caller's business."""
 
@@ -175,8 +160,11 @@ class PrefixTree:
         # use costs nothing here; each node has at most one entry.
         self._coldest: list[tuple[int, int, Node]] = []
 
-    def match(self, pages: array[int], limit: int) -> Match:
-        """What is held of ``pages[:limit]`` from the start. Changes nothing."""
+    def match(self, pages: array[int], limit: int) -> tuple[Node, int]:
+        """How deep ``pages[:limit]`` are held from the start, and in which node that ends.
+
+        Changes nothing. The tree would answer the same as long as the node has its ``version``.
+        """
         node = self._root
         at = 0
         while at < limit:
@@ -191,31 +179,29 @@ class PrefixTree:
                 at = _common(node, pages, 0, stop)
                 break
             at = stop
-        return Match(node, at)
+        return node, at
 
-    def lock(self, match: Match) -> Node:
+    def lock(self, node: Node, depth: int) -> Node:
         """Pin what a current match found, which counts as used now; answers the node it ends with."""
-        self._tick += 1
-        tick = self._tick
-        node = match.node
-        if match.at < node.stop:
-            node = self._split(node, match.at)
+        self._tick = tick = self._tick + 1
+        if depth < node.stop:
+            node = self._split(node, depth)
         at = node
         while (parent := at.parent) is not None:
-            if not at.pins:
+            pins = at.pins
+            if not pins:
                 self.pinned_pages += at.stop - at.start
-            at.pins += 1
+            at.pins = pins + 1
             at.used_at = tick
             at = parent
         assert at is self._root, "4: a match goes past an evicted page"
         return node
 
-    def touch(self, match: Match) -> None:
+    def touch(self, node: Node, depth: int) -> None:
         """Let what a current match found count as used now: :meth:`lock` and :meth:`unlock` at once."""
         self._tick = tick = self._tick + 2
-        node = match.node
-        if match.at < node.stop:
-            node = self._split(node, match.at)
+        if depth < node.stop:
+            node = self._split(node, depth)
         at: Node | None = node
         while at is not None:
             at.used_at = tick
@@ -224,8 +210,7 @@ class PrefixTree:
 
     def unlock(self, node: Node) -> None:
         """Undo one :meth:`lock` (or what it was extended to); its path counts as used now."""
-        self._tick += 1
-        tick = self._tick
+        self._tick = tick = self._tick + 1
         at = node
         while (parent := at.parent) is not None:
             at.used_at = tick
@@ -235,41 +220,42 @@ class PrefixTree:
                 self.pinned_pages -= at.stop - at.start
             at = parent
         assert at is self._root, "3: a pinned node is outside the tree"
-        if not (node.is_listed or node.pins or node.children):
-            self._list(node)
+        if not (node.is_listed or node.pins or node.children) and node is not at:
+            node.is_listed = True  # as _list, without another call
+            heapq.heappush(self._coldest, (node.used_at, node.serial, node))
 
     def extend(
         self,
         node: Node,
         pages: array[int],
-        start: int,
         stop: int,
-        *,
         shift: int = 0,
         ends: Sequence[int] = (),
     ) -> Node:
-        """Move the caller's pin, which ends ``start`` deep at ``node``, on to ``stop`` over ``pages``.
+        """Move the caller's pin, which ends with ``node``, on to ``stop`` over ``pages``.
 
         These begin ``shift`` deep: with 0 they are all of its path. What is added is one run, or several
         where ``ends``, in order, lie inside. Answers the node that ends there.
         """
-        self._tick += 1
-        while start < stop:
+        while (start := node.stop) < stop:
             children = node.children
             child = children.get(pages[start - shift]) if children else None
             if child is None:
                 count = stop - start
                 self.n_pages += count
                 self.pinned_pages += count
-                if node.pins == 1 and not children:  # nobody else holds it
-                    node.grow(pages, shift, stop)
-                else:
+                if node.pins != 1 or children:  # somebody else holds it
                     node = self._branch(node, pages, shift, stop)
+                elif pages is node.source and start <= node.tail_start:
+                    node.cuts.append(start)  # as grow, without another call
+                    node.stop = stop
+                    node.version += 1
+                else:
+                    node.grow(pages, shift, stop)
                 if ends:
-                    node.cuts.extend(end for end in ends if start < end < stop)
+                    node.cuts.extend([end for end in ends if start < end < stop])
                 return node
             node = self._enter(child, pages, shift, stop)
-            start = node.stop
         return node
 
     def evict(self, n_pages: int) -> int:
@@ -330,6 +316,7 @@ class PrefixTree:
 
     def _enter(self, child: Node, pages: array[int], shift: int, limit: int) -> Node:
         """Pin the part of ``child`` that equals ``pages`` up to ``limit``, split off where needed."""
+        self._tick += 1
         stop = child.stop
         stop = _common(child, pages, shift, stop if stop < limit else limit)
         if stop < child.stop:
@@ -352,6 +339,7 @@ class PrefixTree:
 
     def _branch(self, node: Node, pages: array[int], shift: int, stop: int) -> Node:
         """Add pages up to ``stop`` behind ``node`` in a node of their own, held by one."""
+        self._tick += 1
         start = node.stop
         if 2 * (start - shift) > len(pages):
             pages, shift = pages[start - shift :], start

@@ -118,8 +118,10 @@ class LongestPrefixQueue(WaitingQueue):
         is_current = self._is_arranged
         for job in jobs:
             lookup = job.lookup
-            device, host = lookup.device, lookup.host
-            if device.version != device.node.version or host.version != host.node.version:
+            if (
+                lookup.device_version != lookup.device.version
+                or lookup.host_version != lookup.host.version
+            ):
                 look(lookup)
             if job.sorted_version != lookup.version:
                 job.sorted_version = lookup.version
@@ -133,7 +135,7 @@ class LongestPrefixQueue(WaitingQueue):
         deferred: set[int] = set()
         for job in jobs:
             lookup = job.lookup
-            if not lookup.device.at and lookup.limit:
+            if not lookup.device_pages and lookup.limit:
                 head = lookup.pages[0]
                 if head in heads:
                     deferred.add(job.queued_serial)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
-    from sim.engine.cache import Match, Node
+    from sim.engine.cache import Node
 
 
 class HostTier:
@@ -50,17 +50,38 @@ class SharedPrefixes(HostTier):
 class Lookup:
     """What one request finds cached of ``pages[:limit]``; :meth:`KvPool.look` keeps it current.
 
-    ``version`` counts how often it was matched anew.
+    On the device that is ``device_pages``, which end in ``device``, and likewise in the host tier. It
+    is current as long as these nodes have the versions that they had. ``version`` counts how often it
+    was matched anew.
     """
 
-    __slots__ = ("device", "host", "limit", "matched", "pages", "version")
+    __slots__ = (
+        "device",
+        "device_pages",
+        "device_version",
+        "host",
+        "host_pages",
+        "host_version",
+        "limit",
+        "matched",
+        "pages",
+        "version",
+    )
 
-    def __init__(self, pages: array[int], limit: int, device: Match, host: Match) -> None:
+    def __init__(
+        self, pages: array[int], limit: int, device: tuple[Node, int], host: tuple[Node, int]
+    ) -> None:
         self.pages = pages
         self.limit = limit
-        self.device = device
-        self.host = host
-        self.matched = device.at if device.at > host.at else host.at
+        node, on_device = device
+        self.device = node
+        self.device_pages = on_device
+        self.device_version = node.version
+        node, in_host = host
+        self.host = node
+        self.host_pages = in_host
+        self.host_version = node.version
+        self.matched = on_device if on_device > in_host else in_host
         self.version = 0
 
 
@@ -68,8 +89,9 @@ class Holding:
     """What one admitted request holds of the pool.
 
     ``stored`` leading pages of its sequence are in the device tree, pinned, and end at ``node``;
-    ``host_stored`` are in the host tier, pinned, and end at ``host_node``. ``device_pages`` and
-    ``host_pages`` are what was found in each tier at admission.
+    ``host_stored`` are in the host tier, pinned, and end at ``host_node``. ``pages`` are all its device
+    pages, shared ones with them. ``device_pages`` and ``host_pages`` are what was found in each tier at
+    admission.
     """
 
     __slots__ = (
@@ -78,7 +100,7 @@ class Holding:
         "host_pages",
         "host_stored",
         "node",
-        "private",
+        "pages",
         "stored",
     )
 
@@ -87,14 +109,13 @@ class Holding:
         self.host_node = host_node
         self.device_pages = device_pages
         self.host_pages = 0
-        self.stored = device_pages
+        self.stored = self.pages = device_pages
         self.host_stored = host_stored
-        self.private = 0
 
     @property
-    def pages(self) -> int:
-        """Device pages of its sequence, shared ones with it."""
-        return self.stored + self.private
+    def private(self) -> int:
+        """Device pages that are not in the tree."""
+        return self.pages - self.stored
 
 
 class KvPool:
@@ -122,37 +143,40 @@ class KvPool:
 
     def find(self, pages: array[int], limit: int) -> Lookup:
         """What a request finds cached of ``pages[:limit]``."""
-        device, host = self.tree.match(pages, limit), self.host.tree.match(pages, limit)
-        return Lookup(pages, limit, device, host)
+        tree, host = self.tree, self.host.tree
+        return Lookup(pages, limit, tree.match(pages, limit), host.match(pages, limit))
 
     def look(self, lookup: Lookup) -> int:
         """Pages found from the start in either tier. Matches anew only where something changed."""
-        device, host = lookup.device, lookup.host
-        is_device_current = device.version == device.node.version
-        is_host_current = host.version == host.node.version
+        is_device_current = lookup.device_version == lookup.device.version
+        is_host_current = lookup.host_version == lookup.host.version
         if not (is_device_current and is_host_current):
+            pages, limit = lookup.pages, lookup.limit
             if not is_device_current:
-                device = lookup.device = self.tree.match(lookup.pages, lookup.limit)
+                node, lookup.device_pages = self.tree.match(pages, limit)
+                lookup.device, lookup.device_version = node, node.version
             if not is_host_current:
-                host = lookup.host = self.host.tree.match(lookup.pages, lookup.limit)
-            lookup.matched = device.at if device.at > host.at else host.at
+                node, lookup.host_pages = self.host.tree.match(pages, limit)
+                lookup.host, lookup.host_version = node, node.version
+            on_device, in_host = lookup.device_pages, lookup.host_pages
+            lookup.matched = on_device if on_device > in_host else in_host
             lookup.version += 1
         return lookup.matched
 
     def pin(self, lookup: Lookup) -> Holding:
         """Hold what a current look-up found in each tier; :meth:`release` undoes it."""
-        device, host = lookup.device, lookup.host
+        on_device, in_host = lookup.device_pages, lookup.host_pages
         return Holding(
-            self.tree.lock(device),
-            self.host.tree.lock(host),
-            device_pages=device.at,
-            host_stored=host.at,
+            self.tree.lock(lookup.device, on_device),
+            self.host.tree.lock(lookup.host, in_host),
+            device_pages=on_device,
+            host_stored=in_host,
         )
 
     def touch(self, lookup: Lookup) -> None:
         """Count what a current look-up found as used now: as if it was held for a moment."""
-        self.tree.touch(lookup.device)
-        self.host.tree.touch(lookup.host)
+        self.tree.touch(lookup.device, lookup.device_pages)
+        self.host.tree.touch(lookup.host, lookup.host_pages)
 
     def load(self, holding: Holding, pages: array[int]) -> int:
         """Take the pages found only in the host tier into the device tree; answers how many.
@@ -174,7 +198,7 @@ class KvPool:
     def allocate(self, holding: Holding, n_pages: int) -> None:
         """Give the request private pages; evicts whole runs until nothing is missing."""
         assert n_pages >= 0, f"{n_pages} pages allocated"
-        holding.private += n_pages
+        holding.pages += n_pages
         self.private_pages += n_pages
         if self.tree.n_pages + self.private_pages > self.capacity_pages:
             self.make_room()
@@ -207,9 +231,9 @@ class KvPool:
 
     def have(self, holding: Holding, n_pages: int) -> None:
         """Give the request private pages until it has that many of its sequence."""
-        missing = n_pages - holding.stored - holding.private
+        missing = n_pages - holding.pages
         if missing > 0:  # as allocate, without another call
-            holding.private += missing
+            holding.pages = n_pages
             self.private_pages += missing
             if self.tree.n_pages + self.private_pages > self.capacity_pages:
                 self.make_room()
@@ -219,7 +243,6 @@ class KvPool:
         holding: Holding,
         pages: array[int],
         stop: int,
-        *,
         shift: int = 0,
         ends: Sequence[int] = (),
     ) -> None:
@@ -232,34 +255,32 @@ class KvPool:
         at which a run of them ends before the last.
         """
         start = holding.stored
-        moved = stop - start
-        if moved <= 0:
+        if stop <= start:
             return
-        assert moved <= holding.private, f"1: {moved} pages stored of {holding.private} allocated"
-        holding.node = self.tree.extend(holding.node, pages, start, stop, shift=shift, ends=ends)
+        assert stop <= holding.pages, (
+            f"1: {stop - start} pages stored of {holding.private} allocated"
+        )
+        holding.node = self.tree.extend(holding.node, pages, stop, shift, ends)
         holding.stored = stop
-        holding.private -= moved
-        self.private_pages -= moved
+        self.private_pages -= stop - start
         start = holding.host_stored
-        capacity_pages = self.host.capacity_pages
-        if shift <= start < stop and capacity_pages:
-            tree = self.host.tree
-            room = capacity_pages - tree.n_pages
-            count = stop - start
-            if count > room:
-                room += tree.evict(count - room)
-                if room < count:
-                    count = room
-            if count > 0:
-                stop = holding.host_stored = start + count
-                holding.host_node = tree.extend(
-                    holding.host_node, pages, start, stop, shift=shift, ends=ends
-                )
+        if shift <= start < stop:
+            host = self.host
+            tree = host.tree
+            lacking = tree.n_pages + stop - start - host.capacity_pages
+            if lacking > 0:
+                lacking -= tree.evict(lacking)
+                if lacking > 0:
+                    stop -= lacking
+                    if stop <= start:
+                        return
+            holding.host_stored = stop
+            holding.host_node = tree.extend(holding.host_node, pages, stop, shift, ends)
 
     def release(self, holding: Holding) -> None:
         """Free what the request held; its stored pages stay until they are evicted."""
-        self.private_pages -= holding.private
-        holding.private = 0
+        self.private_pages -= holding.pages - holding.stored
+        holding.pages = holding.stored
         self.tree.unlock(holding.node)
         self.host.tree.unlock(holding.host_node)
 

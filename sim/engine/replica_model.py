@@ -19,6 +19,7 @@ token; how often the caller asks changes no outcome.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from sim.engine.requests import Loads, Progress, PromptTooLong, QueueFull
@@ -116,7 +117,9 @@ class ReplicaModel:
         step = scheduler.step
         if step is None:
             return None
-        if step.is_silent and isinstance(step, PrefillStep):
+        if isinstance(step, Stretch):
+            return step.end_s
+        if step.is_silent:
             rules = scheduler.rules
             can_pass = rules.order == SHORTEST_PREFILL and scheduler.waiting.jobs
             can_ride = rules.is_chunk_mixed and scheduler.decoding
@@ -177,11 +180,10 @@ class ReplicaModel:
             left_s = self._quiet_until_s(step) - now_s
         for job in scheduler.waiting.jobs:
             lookup = job.lookup
-            device, host = lookup.device, lookup.host
             if (
                 job.priced_version != lookup.version
-                or device.version != device.node.version
-                or host.version != host.node.version
+                or lookup.device_version != lookup.device.version
+                or lookup.host_version != lookup.host.version
             ):
                 self._price(job)
             later_s += job.prefill_s
@@ -234,7 +236,7 @@ class ReplicaModel:
     def report(self, now_s: float) -> LoadReport:
         """What the engine told last of itself; while idle it tells all the time."""
         scheduler = self._scheduler
-        scheduler.run(now_s, is_settled=False)
+        scheduler.run(now_s, sys.maxsize)
         step, reporter = scheduler.step, scheduler.reporter
         if isinstance(step, Stretch):
             reporter.follow(scheduler, step, now_s)
@@ -271,8 +273,8 @@ class ReplicaModel:
             job.priced_pages = pages
             job.compute_s = facts.prefill_s(job.fill_tokens - pages * page, pages * page)
         job.prefill_s = job.compute_s
-        if lookup.device.at < pages and not pool.host.is_shared:
-            job.prefill_s += (pages - lookup.device.at) * page * facts.host_load_s_per_token
+        if lookup.device_pages < pages and not pool.host.is_shared:
+            job.prefill_s += (pages - lookup.device_pages) * page * facts.host_load_s_per_token
 
     def _refuse_impossible(self, request: EngineRequest) -> None:
         prompt, output, facts = request.prompt_tokens, request.output_tokens, self.facts

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from sim.engine.stretch import Job, Stretch
 
     Moments = tuple[float, ...]
-    Steps = tuple[int, float, int, float]
-    """Jobs, their tokens a step, steps and their seconds."""
+    Steps = tuple[int, float, int, float, int]
+    """Jobs, their tokens a step, steps and their seconds, and the pages that the jobs lack then."""
 
     Said = tuple[
         float,
@@ -135,7 +135,7 @@ class Reporter:
             hit = recent_hit / recent_total if recent_total else 0.0
             left_tokens += int(waiting_tokens * (1.0 - hit))
         if stretch is not None:
-            generated_per_s, moments = _with_steps(moments, *stretch)
+            generated_per_s, moments = _with_steps(moments, *stretch[:4])
         return LoadReport(
             at_s if idle_s is None else idle_s,
             running,
@@ -150,7 +150,7 @@ class Reporter:
             moments,
         )
 
-    def prefilled(self, at_s: float, *, hit_tokens: int, new_tokens: int) -> None:
+    def prefilled(self, at_s: float, hit_tokens: int, new_tokens: int) -> None:
         """A prefill step ended that computed ``new_tokens`` behind newly found ``hit_tokens``."""
         self._due_step = REPORT_STEPS
         recent = self._recent
@@ -171,8 +171,6 @@ class Reporter:
         at_s: float,
         tokens: int,
         busy_s: float,
-        *,
-        lacking_pages: int = 0,
         stretch: Steps | None = None,
     ) -> None:
         """Report at the end of a step; ``tokens`` and ``busy_s`` are the prefill counters to say.
@@ -181,11 +179,13 @@ class Reporter:
         which are not allocated before it ends.
         """
         step, pool, waiting = schedule.step, schedule.pool, schedule.waiting
-        pages = pool.tree.pinned_pages + pool.private_pages + lacking_pages
-        if step is None:
+        pages = pool.tree.pinned_pages + pool.private_pages
+        if stretch is not None:
+            pages += stretch[4]
+        elif step is None:
             self._due_step = REPORT_STEPS
             self._generated_per_s = 0.0
-        elif step.owed_chunks and isinstance(step, PrefillStep):
+        elif isinstance(step, PrefillStep) and step.owed_chunks:
             pages += step.owed_pages(schedule.facts)
         cut = schedule.admission.partial
         self._said = (
@@ -222,7 +222,7 @@ class Reporter:
             n_chunks += 1
             busy_s = totals.prefill_busy_s
             totals.prefill_busy_s += step.end_s - step.start_s
-            self.prefilled(step.end_s, hit_tokens=hit_tokens, new_tokens=chunk)
+            self.prefilled(step.end_s, hit_tokens, chunk)
             hit_tokens = 0
             step.start_s = step.end_s
             step.end_s = later_s.pop()
@@ -237,34 +237,14 @@ class Reporter:
 
     def follow(self, schedule: Schedule, stretch: Stretch, now_s: float) -> None:
         """Make the last report that fell due within a stretch in progress until ``now_s``."""
-        step = self._due_step
-        if step > stretch.n_steps:
-            return
-        if now_s < stretch.end_s and now_s < stretch.end_of(step):
-            return
-        step += (stretch.finished_by(now_s) - step) // REPORT_STEPS * REPORT_STEPS
-        self._due_step = step + REPORT_STEPS
-        at_s = stretch.end_of(step)
-        totals = schedule.totals
-        self.tell(
-            schedule,
-            at_s,
-            totals.prefill_tokens,
-            totals.prefill_busy_s,
-            lacking_pages=pages_lacking(
-                schedule.decoding,
-                step,
-                page_tokens=schedule.facts.page_tokens,
-                reserve=schedule.reserve_tokens,
-            ),
-            stretch=(stretch.batch, stretch.tokens_per_step, step, at_s - stretch.start_s),
-        )
+        due_step = self._due_step
+        if due_step <= stretch.n_steps and now_s >= stretch.end_of(due_step):
+            self._follow_steps(schedule, stretch, stretch.finished_by(now_s))
 
     def stretch_ended(self, schedule: Schedule, stretch: Stretch) -> None:
         """Take a stretch that has ended, before its results are applied."""
         n_steps = stretch.n_steps
-        if self._due_step <= n_steps:
-            self.follow(schedule, stretch, stretch.end_s)
+        self._follow_steps(schedule, stretch, n_steps)
         if n_steps:
             self._due_step -= n_steps
             self._generated_per_s, self._moments = _with_steps(
@@ -274,6 +254,29 @@ class Reporter:
                 n_steps,
                 stretch.end_s - stretch.start_s,
             )
+
+    def _follow_steps(self, schedule: Schedule, stretch: Stretch, n_steps: int) -> None:
+        """Make the last report that fell due within so many steps of a stretch."""
+        step = self._due_step
+        if step > n_steps:
+            return
+        step += (n_steps - step) // REPORT_STEPS * REPORT_STEPS
+        self._due_step = step + REPORT_STEPS
+        at_s = stretch.end_of(step)
+        lacking = pages_lacking(
+            schedule.decoding,
+            step,
+            page_tokens=schedule.facts.page_tokens,
+            reserve=schedule.reserve_tokens,
+        )
+        totals = schedule.totals
+        self.tell(
+            schedule,
+            at_s,
+            totals.prefill_tokens,
+            totals.prefill_busy_s,
+            (stretch.batch, stretch.tokens_per_step, step, at_s - stretch.start_s, lacking),
+        )
 
 
 def _with_steps(

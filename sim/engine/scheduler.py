@@ -6,6 +6,7 @@ docstring of :mod:`sim.engine.replica_model`.
 
 from __future__ import annotations
 
+from math import floor
 from typing import TYPE_CHECKING
 
 from sim.engine.admission import Admission
@@ -68,6 +69,8 @@ class Scheduler:
         self.reporter = Reporter()
         # Overlapped speculative steps hold pages for two windows (get_alloc_reserve_per_decode).
         self.reserve_tokens = 2 * facts.verify_tokens if facts.verify_tokens > 1 else 1
+        # Pages that a job lacks at most for its next step: it has those of all that was fed back.
+        self._step_pages = -(-self.reserve_tokens // facts.page_tokens)
         self._has_leaving = False  # some of the decoding jobs have ended and hold pages still
         self._draw_accept = accept_lengths(facts, dice)
 
@@ -78,22 +81,25 @@ class Scheduler:
             return self.decoding + [job for job, _ in step.parts]
         return list(self.decoding)
 
-    def run(self, now_s: float, *, is_settled: bool = True) -> None:
+    def run(self, now_s: float, owed_chunks_max: int = 0) -> None:
         """Let all steps end that do so by ``now_s``, and start what follows each.
 
-        Without ``is_settled`` the pool need not know yet of chunks of a prompt that goes on.
+        The pool need not know yet of so many chunks of a prompt that goes on.
         """
         before_s = self.now_s
         assert before_s is None or now_s >= before_s, f"time went back from {before_s} to {now_s}"
         self.now_s = now_s
         while (step := self.step) is not None:
-            if step.end_s > now_s:
-                if is_settled and step.owed_chunks:
-                    self.settle()
-                return
+            # The interpreter reads attributes faster where a line sees objects of one class.
             if isinstance(step, Stretch):
+                if step.end_s > now_s:
+                    return
                 self._finish_stretch(step)
             else:
+                if step.end_s > now_s:
+                    if step.owed_chunks > owed_chunks_max:
+                        self.settle()
+                    return
                 self._finish_prefill(step, now_s)
 
     def settle(self) -> None:
@@ -125,6 +131,7 @@ class Scheduler:
         if isinstance(self.step, Stretch):
             self.reporter.follow(self, self.step, now_s)
         self._end(job, now_s, self.tokens_by(job, now_s), EndReason.ABORT)
+        self.totals.aborted += 1
         if job.holding is None:
             self.waiting.remove(job)
             return
@@ -246,22 +253,19 @@ class Scheduler:
     def _form_stretch(self, at_s: float) -> Stretch:
         """Generation steps until one ends, as far as there is memory; retracts where there is none."""
         assert self.admission.partial is None, "6: a decode step while a prompt is to go on"
-        pool, page, reserve = self.pool, self.facts.page_tokens, self.reserve_tokens
-        slowness = self.slowness
+        pool, facts, reserve, jobs = self.pool, self.facts, self.reserve_tokens, self.decoding
         room_pages = pool.capacity_pages - pool.tree.pinned_pages - pool.private_pages
-        stretch, needed, missing = stretch_of(
-            self.decoding, self.facts, at_s, reserve=reserve, slowness=slowness
-        )
-        is_scarce = missing > room_pages
-        if is_scarce and needed > room_pages:
+        if room_pages < len(jobs) * self._step_pages and not self._has_room_for_step():
             self.admission.make_room(self, self._has_room_for_step)
-            stretch, needed, missing = stretch_of(
-                self.decoding, self.facts, at_s, reserve=reserve, slowness=slowness
-            )
-        if needed:
-            grow_for_step(pool, self.decoding, page_tokens=page, reserve=reserve)
-        if is_scarce:
-            limit_to_room(stretch, self.decoding, pool, page_tokens=page, reserve=reserve)
+            room_pages = pool.room_pages
+        stretch, taken = stretch_of(jobs, facts, at_s, reserve=reserve, slowness=self.slowness)
+        if taken:
+            pool.private_pages += taken
+            pool.make_room()
+        # No job yields more a step, and none lacks more than that and a page or two that it begins.
+        page = facts.page_tokens
+        if room_pages - taken < stretch.batch * (stretch.n_steps * facts.verify_tokens // page + 2):
+            limit_to_room(stretch, jobs, pool, page_tokens=page, reserve=reserve)
         if self.waiting.jobs and not self.admission.is_full:
             stretch.limit(1)
         return stretch
@@ -281,8 +285,7 @@ class Scheduler:
 
         A report that the next step, ended by ``until_s``, replaces is not made.
         """
-        totals = self.totals
-        reporter = self.reporter
+        totals, reporter = self.totals, self.reporter
         if step.later_s:
             reporter.pass_chunks(self, step, until_s)
             if step.end_s > until_s:
@@ -295,12 +298,11 @@ class Scheduler:
         following = self.step
         if following is None:
             reporter.tell(self, step.end_s, totals.prefill_tokens, totals.prefill_busy_s)
-        elif following.end_s > until_s or isinstance(following, Stretch):
+        elif isinstance(following, Stretch) or following.end_s > until_s:
             reporter.tell(self, step.end_s, tokens, busy_s)
 
     def _apply_prefill(self, step: PrefillStep) -> None:
-        page = self.facts.page_tokens
-        totals = self.totals
+        page, totals = self.facts.page_tokens, self.totals
         totals.prefill_busy_s += step.end_s - step.start_s
         hit_tokens = new_tokens = 0
         for job, n_tokens in step.parts:
@@ -317,8 +319,7 @@ class Scheduler:
                 self.pool.release(holding)
                 continue
             job.computed_tokens += n_tokens
-            pages = job.lookup.pages
-            stored = job.computed_tokens // page
+            pages, stored = job.lookup.pages, job.computed_tokens // page
             if stored > len(pages):
                 stored = len(pages)
             self.pool.store(holding, pages, stored)
@@ -333,7 +334,7 @@ class Scheduler:
                 if not job.steps_total:
                     self._stop(job, step.end_s)
         totals.prefill_tokens += new_tokens
-        self.reporter.prefilled(step.end_s, hit_tokens=hit_tokens, new_tokens=new_tokens)
+        self.reporter.prefilled(step.end_s, hit_tokens, new_tokens)
 
     def _begin(self, job: Job, holding: Holding, at_s: float) -> None:
         """A token is out, the first one but for a retracted request."""
@@ -356,8 +357,8 @@ class Scheduler:
         totals.verify_steps += n_steps
         totals.decode_busy_s += end_s - stretch.start_s
         self.admission.guess.decay(n_steps)
-        page = self.facts.page_tokens
-        n_pages = 0
+        page, n_pages = self.facts.page_tokens, 0
+        ahead = page - 2
         for job in self.decoding:
             steps = job.steps = job.steps + n_steps
             if job.ended_tokens is not None:
@@ -366,14 +367,14 @@ class Scheduler:
                 job.tokens = job.output_tokens
                 self._stop(job, end_s)
                 continue
-            # Job.tokens_after, which before its last step is less than all.
-            tokens = job.tokens = job.base_tokens + int(job.accept * steps + ROUNDING)
+            new_tokens = floor(job.accept * steps + ROUNDING)
+            job.tokens = job.base_tokens + new_tokens  # as tokens_after; they are not all
             holding = job.holding
             assert holding is not None, "running jobs hold pages"
-            pages = (job.prompt_tokens + tokens + page - 2) // page
-            missing = pages - holding.stored - holding.private
+            pages = (job.start_tokens + new_tokens + ahead) // page
+            missing = pages - holding.pages
             if missing > 0:
-                holding.private += missing
+                holding.pages = pages
                 n_pages += missing
         self.pool.private_pages += n_pages
         if n_pages:
@@ -392,7 +393,7 @@ class Scheduler:
         rid = job.request.rid
         del self.jobs[rid]
         job.ended_tokens = tokens
-        self.totals.generated_tokens += tokens
-        self.totals.ended += 1
-        self.totals.aborted += reason is EndReason.ABORT
+        totals = self.totals
+        totals.generated_tokens += tokens
+        totals.ended += 1
         self.events.append(Ended(rid, at_s, tokens - job.reported, tokens, reason))

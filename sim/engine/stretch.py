@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from math import ceil, sqrt
-from typing import TYPE_CHECKING, ClassVar, Final
+from math import ceil, floor, sqrt
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import random
     from array import array
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from replica.hardware.profiles import EngineFacts
     from sim.engine.pool import Holding, KvPool, Lookup
@@ -31,8 +31,9 @@ class Job:
 
     ``tokens`` output tokens are out, as of the last step that ended; ``reported`` of them were told in
     events. Of those, ``base_tokens`` do not come from the ``steps`` generation steps it has made since it
-    was admitted, each of which yields ``accept``; it is done after ``steps_total``. ``fill_tokens`` is
-    what a prefill has to cover: its prompt, and after a retraction what it had generated.
+    was admitted, each of which yields ``accept``; it is done after ``steps_total``. ``start_tokens`` are
+    its prompt and these ``base_tokens``. ``fill_tokens`` is what a prefill has to cover: its prompt, and
+    after a retraction what it had generated.
     ``ended_tokens`` is set when its last event is out, which for an abort is before its release.
     ``total_pages`` is its whole sequence, the last page counted in full; ``sorted_pages`` what it found
     cached when the queue was arranged last, with its look-up of ``sorted_version``. ``prefill_s`` is what
@@ -62,6 +63,7 @@ class Job:
         "request",
         "sorted_pages",
         "sorted_version",
+        "start_tokens",
         "steps",
         "steps_total",
         "tokens",
@@ -85,7 +87,7 @@ class Job:
         self.is_running = False
         self.computed_tokens = self.uncached_tokens = self.queued_serial = self.sorted_pages = 0
         self.base_tokens = self.tokens = self.reported = 0
-        self.steps = self.steps_total = 0
+        self.start_tokens = self.steps = self.steps_total = 0
         self.ended_tokens: int | None = None
         self.priced_pages = self.priced_version = self.sorted_version = -1
         self.compute_s = self.prefill_s = 0.0
@@ -93,11 +95,12 @@ class Job:
     def yielded(self) -> None:
         """A prefill step has yielded one token; the others take ``steps_total`` steps."""
         tokens = self.base_tokens = self.tokens = self.tokens + 1
+        self.start_tokens = self.prompt_tokens + tokens
         self.steps = 0
         rest = self.output_tokens - tokens
         accept = self.accept
         steps = ceil((rest - ROUNDING) / accept) if rest else 0
-        while int(accept * steps + ROUNDING) < rest:
+        while floor(accept * steps + ROUNDING) < rest:
             steps += 1
         self.steps_total = steps
 
@@ -118,7 +121,7 @@ class Job:
 
     def tokens_after(self, steps: int) -> int:
         """Output tokens after that many generation steps, the fraction carried along."""
-        tokens = self.base_tokens + int(self.accept * steps + ROUNDING)
+        tokens = self.base_tokens + floor(self.accept * steps + ROUNDING)
         output = self.output_tokens
         return tokens if tokens < output else output
 
@@ -176,9 +179,6 @@ class Stretch:
     """
 
     __slots__ = ("batch", "end_s", "first_s", "growth_s", "n_steps", "start_s", "tokens_per_step")
-
-    is_silent: ClassVar[bool] = False
-    owed_chunks: ClassVar[int] = 0
 
     def __init__(
         self,
@@ -245,43 +245,41 @@ def accept_lengths(facts: EngineFacts, dice: random.Random | None) -> Callable[[
 
 
 def stretch_of(
-    jobs: Iterable[Job],
+    jobs: Sequence[Job],
     facts: EngineFacts,
     start_s: float,
     *,
     reserve: int = 1,
     slowness: float = 1.0,
-) -> tuple[Stretch, int, int]:
+) -> tuple[Stretch, int]:
     """The generation steps until the first of ``jobs`` (at least one) has all its tokens.
 
-    With it answers what :func:`pages_lacking` counts for its first step, and the pages that the jobs
-    lack to their ends.
+    The jobs get the pages that they lack for the first step. With it answers how many these are, for
+    the caller to count and to evict others for.
     """
     page = facts.page_tokens
     ahead = reserve + page - 2
-    batch = needed = missing = 0
+    batch = len(jobs)
+    taken = 0
     context = growth = 0.0
     n_steps = sys.maxsize
     for job in jobs:
-        batch += 1
         accept = job.accept
         steps = job.steps
-        context += job.prompt_tokens + job.base_tokens + accept * steps
+        context += job.start_tokens + accept * steps
         growth += accept
         left = job.steps_total - steps
         if left < n_steps:
             n_steps = left
         holding = job.holding
         assert holding is not None, "running jobs hold pages"
-        lacking = job.total_pages - holding.stored - holding.private
-        if lacking > 0:
-            pages = (job.prompt_tokens + job.tokens + ahead) // page
-            behind = job.total_pages - pages
-            if behind <= 0:
-                needed += lacking
-            elif lacking > behind:
-                needed += lacking - behind
-        missing += lacking
+        pages = (job.prompt_tokens + job.tokens + ahead) // page
+        has = holding.pages
+        if pages > has:
+            if pages > job.total_pages:
+                pages = job.total_pages
+            holding.pages = pages
+            taken += pages - has
     assert batch, "a stretch needs running jobs"
     assert n_steps > 0, "a running job has a step to go"
     first_s, later_s = facts.steps_s(batch, context / batch, (context + growth) / batch)
@@ -294,7 +292,7 @@ def stretch_of(
         batch=batch,
         tokens_per_step=growth,
     )
-    return stretch, needed, missing
+    return stretch, taken
 
 
 def grow_for_step(pool: KvPool, jobs: Iterable[Job], *, page_tokens: int, reserve: int) -> None:
@@ -305,12 +303,13 @@ def grow_for_step(pool: KvPool, jobs: Iterable[Job], *, page_tokens: int, reserv
         holding = job.holding
         assert holding is not None, "running jobs hold pages"
         pages = (job.prompt_tokens + job.tokens + ahead) // page_tokens
-        has = holding.stored + holding.private
+        has = holding.pages
         total = job.total_pages
         if pages > has < total:
-            missing = (pages if pages < total else total) - has
-            holding.private += missing
-            n_pages += missing
+            if pages > total:
+                pages = total
+            holding.pages = pages
+            n_pages += pages - has
     pool.private_pages += n_pages
     pool.make_room()
 
@@ -319,21 +318,18 @@ def pages_lacking(jobs: Iterable[Job], steps: int, *, page_tokens: int, reserve:
     """Pages that running jobs lack for the step that follows ``steps`` more.
 
     It needs ``reserve`` tokens of memory behind what is fed back, which the last token is not yet; at
-    most to a job's end.
+    most to a job's end, so that it does not matter here that a job's last step may yield less.
     """
     lacking = 0
     ahead = reserve + page_tokens - 2
     for job in jobs:
         holding = job.holding
         assert holding is not None, "running jobs hold pages"
-        has = holding.stored + holding.private
+        has = holding.pages
         total = job.total_pages
         if has < total:
-            # Job.tokens_after, which would take as long again to call.
-            tokens = job.base_tokens + int(job.accept * (job.steps + steps) + ROUNDING)
-            if tokens > job.output_tokens:
-                tokens = job.output_tokens
-            pages = (job.prompt_tokens + tokens + ahead) // page_tokens
+            new_tokens = floor(job.accept * (job.steps + steps) + ROUNDING)
+            pages = (job.start_tokens + new_tokens + ahead) // page_tokens
             if pages > has:
                 lacking += (pages if pages < total else total) - has
     return lacking
@@ -359,8 +355,10 @@ def release(pool: KvPool, job: Job, page_tokens: int) -> None:
     if holding.stored >= prompt_pages:
         # The last token was sampled but never fed back: it has no KV.
         filled = (request.prompt_tokens + job.ended_tokens - 1) // page_tokens
-        stop = min(filled, prompt_pages + len(request.output_pages))
+        stop = prompt_pages + len(request.output_pages)
+        if stop > filled:
+            stop = filled
         if stop > holding.stored:
             pool.have(holding, filled)
-            pool.store(holding, request.output_pages, stop, shift=prompt_pages)
+            pool.store(holding, request.output_pages, stop, prompt_pages)
     pool.release(holding)

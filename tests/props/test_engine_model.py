@@ -247,15 +247,15 @@ def test_the_tree_agrees_with_a_set_of_pages(steps: list[tuple[str, int, int]]) 
     for kind, branch, count in steps:
         pages = pages_of(branch, count)
         found = tree.match(pages, count)
-        have = found.at
+        have = found[1]
         assert have == next((i for i, page in enumerate(pages) if page not in held), count)
         if kind == "add":
             shift = have * (branch % 3) // 2  # the whole path, the end of it, or just what is new
-            node = tree.extend(tree.lock(found), pages[shift:], have, count, shift=shift)
+            node = tree.extend(tree.lock(*found), pages[shift:], count, shift=shift)
             held |= set(pages)
             tree.unlock(node)
         elif kind == "lock":
-            locks.append((tree.lock(found), pages[:have]))
+            locks.append((tree.lock(*found), pages[:have]))
         elif kind == "unlock" and locks:
             tree.unlock(locks.pop(branch % len(locks))[0])
         elif kind == "evict":

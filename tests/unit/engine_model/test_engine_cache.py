@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 
-from sim.engine.cache import Match, Node, PrefixTree
+from sim.engine.cache import Node, PrefixTree
 from sim.engine.checks import check_tree
 
 
@@ -18,21 +18,21 @@ def run_of(name: int, count: int, *, shared: int = 0) -> array[int]:
 def add(tree: PrefixTree, pages: array[int]) -> None:
     found = tree.match(pages, len(pages))
     before = tree.n_pages
-    node = tree.extend(tree.lock(found), pages, found.at, len(pages))
-    assert tree.n_pages - before == len(pages) - found.at
+    node = tree.extend(tree.lock(*found), pages, len(pages))
+    assert tree.n_pages - before == len(pages) - found[1]
     tree.unlock(node)
     check_tree(tree)
 
 
 def held(tree: PrefixTree, pages: array[int]) -> int:
-    return tree.match(pages, len(pages)).at
+    return tree.match(pages, len(pages))[1]
 
 
 def pin(tree: PrefixTree, pages: array[int], count: int) -> Node:
     """Lock the first ``count`` of these pages, all of which are held."""
     found = tree.match(pages, count)
-    assert found.at == count
-    return tree.lock(found)
+    assert found[1] == count
+    return tree.lock(*found)
 
 
 def test_an_empty_tree_holds_nothing() -> None:
@@ -55,8 +55,8 @@ def test_a_match_ends_where_the_prompts_part(shared: int) -> None:
 def test_a_match_stops_at_its_limit() -> None:
     tree = PrefixTree()
     add(tree, run_of(1, 8))
-    assert tree.match(run_of(1, 8), 7).at == 7
-    assert tree.match(run_of(1, 20), 20).at == 8
+    assert tree.match(run_of(1, 8), 7)[1] == 7
+    assert tree.match(run_of(1, 20), 20)[1] == 8
 
 
 def test_a_session_that_grows_stays_one_run() -> None:
@@ -71,7 +71,7 @@ def test_a_run_that_another_holds_is_not_grown_in_place() -> None:
     tree = PrefixTree()
     add(tree, run_of(1, 4))
     first = pin(tree, run_of(1, 4), 4)
-    second = tree.extend(pin(tree, run_of(1, 4), 4), run_of(1, 6), 4, 6)
+    second = tree.extend(pin(tree, run_of(1, 4), 4), run_of(1, 6), 6)
     assert tree.n_pages == 6
     assert second is not first
     tree.unlock(second)
@@ -86,7 +86,7 @@ def test_pages_found_on_the_way_are_shared() -> None:
     tree = PrefixTree()
     mine = pin(tree, run_of(1, 6), 0)
     add(tree, run_of(1, 4))
-    mine = tree.extend(mine, run_of(1, 6), 0, 6)
+    mine = tree.extend(mine, run_of(1, 6), 6)
     assert (tree.n_pages, tree.pinned_pages) == (6, 6)
     tree.unlock(mine)
     assert tree.pinned_pages == 0
@@ -180,8 +180,8 @@ def test_arrays_of_which_little_is_held_are_let_go() -> None:
         whole = run_of(name, 1_004, shared=970)
         prompt = whole[:1_000]
         found = tree.match(prompt, 999)
-        node = tree.extend(tree.lock(found), prompt, found.at, 1_000)
-        node = tree.extend(node, whole[1_000:], 1_000, 1_004, shift=1_000)
+        node = tree.extend(tree.lock(*found), prompt, 1_000)
+        node = tree.extend(node, whole[1_000:], 1_004, shift=1_000)
         tree.unlock(node)
         check_tree(tree)
         assert read_in(tree) <= 2 * tree.n_pages
@@ -193,38 +193,38 @@ def test_arrays_of_which_little_is_held_are_let_go() -> None:
         assert read_in(tree) <= 2 * tree.n_pages
 
 
-def is_current(found: Match) -> bool:
-    return found.version == found.node.version
-
-
 def test_a_match_is_current_until_its_end_changes() -> None:
     tree = PrefixTree()
     add(tree, run_of(1, 10))
     pages = run_of(1, 20)
-    found = tree.match(pages, 20)
+    node, _ = tree.match(pages, 20)
+    version = node.version
     add(tree, run_of(2, 10))
-    assert is_current(found)
+    assert node.version == version
     add(tree, run_of(1, 12))
-    assert not is_current(found)
-    found = tree.match(pages, 20)
+    assert node.version > version
+    node, _ = tree.match(pages, 20)
+    version = node.version
     tree.unlock(pin(tree, pages, 5))
-    assert not is_current(found)
-    found = tree.match(pages, 20)
-    assert (found.at, is_current(found)) == (12, True)
+    assert node.version > version
+    node, depth = tree.match(pages, 20)
+    version = node.version
+    assert depth == 12
     tree.evict(1)
     tree.evict(1)
-    assert not is_current(found)
+    assert node.version > version
 
 
 def test_a_match_of_nothing_is_current_until_something_comes() -> None:
     tree = PrefixTree()
-    found = tree.match(run_of(1, 20), 20)
-    assert is_current(found)
+    node, _ = tree.match(run_of(1, 20), 20)
+    version = node.version
     add(tree, run_of(1, 1))
-    assert not is_current(found)
-    found = tree.match(run_of(2, 20), 20)
+    assert node.version > version
+    node, _ = tree.match(run_of(2, 20), 20)
+    version = node.version
     tree.clear()
-    assert not is_current(found)
+    assert node.version > version
 
 
 def test_a_stale_match_is_not_locked() -> None:
@@ -233,14 +233,14 @@ def test_a_stale_match_is_not_locked() -> None:
     found = tree.match(run_of(1, 4), 4)
     tree.evict(4)
     with pytest.raises(AssertionError, match="4: a match goes past an evicted page"):
-        tree.lock(found)
+        tree.lock(*found)
 
 
 def test_a_touch_counts_as_a_use() -> None:
     tree = PrefixTree()
     add(tree, run_of(1, 4, shared=2))
     add(tree, run_of(2, 4))
-    tree.touch(tree.match(run_of(1, 2, shared=2), 2))  # not what follows the two
+    tree.touch(*tree.match(run_of(1, 2, shared=2), 2))  # not what follows the two
     check_tree(tree)
     assert tree.pinned_pages == 0
     assert tree.evict(2) == 2
@@ -253,7 +253,7 @@ def test_pages_added_as_several_runs_are_evicted_run_by_run() -> None:
     tree = PrefixTree()
     pages = run_of(1, 9)
     found = tree.match(pages, 9)
-    node = tree.extend(tree.lock(found), pages, 0, 9, ends=[3, 6, 9])
+    node = tree.extend(tree.lock(*found), pages, 9, ends=[3, 6, 9])
     tree.unlock(node)
     check_tree(tree)
     assert tree.evict(2) == 3

@@ -67,7 +67,7 @@ def test_a_prefix_evicted_from_the_device_comes_back_from_the_host() -> None:
     pool = pool_of(10, 100)
     serve(pool, run_of(1, 8))
     serve(pool, run_of(2, 8))
-    device = pool.tree.match(run_of(1, 8), 8).at
+    device = pool.tree.match(run_of(1, 8), 8)[1]
     assert device < found(pool, run_of(1, 8)) == 8
     holding = serve(pool, run_of(1, 8))
     assert (holding.device_pages, holding.host_pages) == (device, 7 - device)
@@ -113,7 +113,7 @@ def test_the_host_tier_evicts_for_itself() -> None:
     for name, count in ((1, 4), (2, 4), (1, 4), (3, 3)):
         serve(pool, run_of(name, count), private=0)
     host = pool.host.tree
-    assert [host.match(run_of(name, 4), 4).at for name in (1, 2, 3)] == [4, 0, 3]
+    assert [host.match(run_of(name, 4), 4)[1] for name in (1, 2, 3)] == [4, 0, 3]
     check_tree(host)
 
 
@@ -124,10 +124,10 @@ def test_what_a_request_uses_stays_in_the_host_tier() -> None:
     pool.store(holding, run_of(1, 6), 6)
     serve(pool, run_of(2, 8))
     host = pool.host.tree
-    assert [host.match(run_of(name, 8), 8).at for name in (1, 2)] == [6, 4]
+    assert [host.match(run_of(name, 8), 8)[1] for name in (1, 2)] == [6, 4]
     pool.release(holding)
     serve(pool, run_of(3, 10))
-    assert [host.match(run_of(name, 10), 10).at for name in (1, 2, 3)] == [0, 0, 10]
+    assert [host.match(run_of(name, 10), 10)[1] for name in (1, 2, 3)] == [0, 0, 10]
 
 
 def test_output_goes_on_where_the_prompt_ended() -> None:
@@ -139,7 +139,7 @@ def test_output_goes_on_where_the_prompt_ended() -> None:
     pool.store(holding, output, 7, shift=5)
     pool.store(holding, output, 8, shift=5)
     pool.release(holding)
-    assert pool.tree.match(run_of(1, 9), 9).at == pool.host.tree.match(run_of(1, 9), 9).at == 8
+    assert pool.tree.match(run_of(1, 9), 9)[1] == pool.host.tree.match(run_of(1, 9), 9)[1] == 8
 
 
 def test_clear_forgets_both_tiers() -> None:
@@ -170,9 +170,9 @@ def test_a_look_up_follows_what_happens() -> None:
     serve(pool, run_of(1, 6))
     assert pool.look(lookup) == 6
     serve(pool, run_of(2, 8))
-    assert (pool.look(lookup), lookup.device.at, lookup.host.at) == (6, 0, 6)
+    assert (pool.look(lookup), lookup.device_pages, lookup.host_pages) == (6, 0, 6)
     serve(pool, run_of(1, 8))
-    assert (pool.look(lookup), lookup.device.at) == (8, 8)
+    assert (pool.look(lookup), lookup.device_pages) == (8, 8)
 
 
 @pytest.mark.parametrize("neighbour", [0, 3, 9, 16])
