@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from router.dialect.base import Usage
-    from router.dialect.splice import Edit
+    from router.dialect.body.splice import Edit
     from router.errors import RouterError, UpstreamError
     from router.state.history import Outcome
     from sim.fleet.parts import Exchange, SimReplica
