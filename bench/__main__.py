@@ -168,8 +168,8 @@ def _add_targets(parser: argparse.ArgumentParser) -> None:
         "--target",
         action="append",
         metavar="NAME",
-        help="may be repeated; default: direct, haproxy, nginx, homeport, homeport-log (with its "
-        "access log), sglang-router, smg, where they are installed",
+        help="may be repeated; default: direct, haproxy, nginx, homeport, homeport-full (with "
+        "access log, keys and limits), sglang-router, smg, where they are installed",
     )
     parser.add_argument(
         "--peer-python",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.conversations import MODEL, Template, chat_body, conversation, small_body
+from bench.conversations import API_KEY, MODEL, Template, chat_body, conversation, small_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,7 +82,7 @@ def _head(session: str, size_bytes: int) -> bytes:
         "user-agent: ai-sdk/openai-compatible/1.0.22 runtime/bun/1.3.0",
         "accept: */*",
         "accept-encoding: gzip, deflate",
-        "authorization: Bearer sk-bench",
+        f"authorization: Bearer {API_KEY}",
         "content-type: application/json",
         f"x-session-id: {session}",
         f"content-length: {size_bytes}",

@@ -17,6 +17,7 @@ from typing import Any, Final
 SESSION_MARK: Final = b"@@session-mark@@"
 PASS_MARK: Final = b"@@@@pass-mark@@@"
 MODEL: Final = "kimi-k2.6"
+API_KEY: Final = "sk-bench"
 
 _MARKS: Final = re.compile(b"(%b|%b)" % (SESSION_MARK, PASS_MARK))
 _N_TOOLS: Final = 20

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import re
 import socket
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from bench.conversations import small_body
+from bench.conversations import API_KEY, small_body
 from bench.peers import Address, Place, Tools, command
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ T = TypeVar("T")
 _READY_S: Final = 30.0
 _END_S: Final = 5.0
 _ASK_EVERY_S: Final = 0.02
+_TENANTS: Final = """\
+[tenants.bench]
+keys = ["sha256:{digest}"]
+inflight_max = 100000
+requests_per_min_max = 100000000
+prompt_tokens_per_min_max = 1000000000000
+"""
 _UPSTREAM_READY: Final = re.compile(r"upstream ready url=http://([\d.]+):(\d+)")
 _ROUTER_READY: Final = re.compile(r"router ready url=http://([\d.]+):(\d+)")
 
@@ -72,7 +80,7 @@ def known_targets(tools: Tools) -> list[str]:
     """The targets that can be measured here, the baseline first."""
     before = [name for name in ("haproxy", "nginx") if name in tools.programs]
     behind = [name for name in ("sglang-router", "smg") if name in tools.programs]
-    return ["direct", *before, "homeport", "homeport-log", *behind]
+    return ["direct", *before, "homeport", "homeport-full", *behind]
 
 
 @contextlib.asynccontextmanager
@@ -98,7 +106,7 @@ async def target(
         return
     log = folder / f"{name}.log"
     if name.startswith("homeport"):
-        argv = _homeport(replicas, has_log=name == "homeport-log")
+        argv = _homeport(replicas, folder, is_full=name == "homeport-full")
         async with child(argv, log, cpus.router) as process:
             yield Started([await announced(process, log, _ROUTER_READY)], process.pid)
         return
@@ -110,12 +118,17 @@ async def target(
         yield Started([place.address], process.pid)
 
 
-def _homeport(replicas: Sequence[Address], *, has_log: bool) -> list[str]:
+def _homeport(replicas: Sequence[Address], folder: Path, *, is_full: bool) -> list[str]:
+    """The router: as small as it can be, or with access log, keys and a tenant's limits."""
     flags = [word for host, port in replicas for word in ("--replica", f"http://{host}:{port}")]
+    more = ["--no-access-log"]
+    if is_full:
+        tenants = folder / "tenants.toml"
+        tenants.write_text(_TENANTS.format(digest=hashlib.sha256(API_KEY.encode()).hexdigest()))
+        more = ["--access-log", "--tenants-file", str(tenants)]
     return [
         *(sys.executable, "-P", "-m", "router.cli", "serve", *flags),
-        *("--port", "0", "--admin-port", "0", "--policy", "home"),
-        "--access-log" if has_log else "--no-access-log",
+        *("--port", "0", "--admin-port", "0", "--policy", "home", *more),
     ]
 
 

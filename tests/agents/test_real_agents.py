@@ -21,6 +21,8 @@ from tests.agents.catalog import AGENTS, Agent
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 PAGE_TOKENS = 64
+_ALONE = ("unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+"""No network but loopback, and nothing that an agent leaves running outlives it."""
 RUN_S = 360.0
 
 
@@ -30,7 +32,7 @@ def test_an_agent_holds_its_session_at_one_replica(agent: Agent, tmp_path: Path)
     assert shutil.which("unshare"), "network namespaces need util-linux's unshare"
     script = Path(__file__).with_name("inside.py")
     done = subprocess.run(
-        ["unshare", "-rn", sys.executable, "-P", str(script), agent.name, str(tmp_path)],
+        [*_ALONE, sys.executable, "-P", str(script), agent.name, str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,
