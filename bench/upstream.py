@@ -20,6 +20,9 @@ from typing_extensions import override
 from bench.cases import EVENT_GAP_S, Answer, stream_events, whole_answer
 from bench.conversations import MODEL
 
+_SHORT_BYTES: Final = 4096
+"""A request below it is answered whole even where streams are held: a router is asked if it is ready."""
+
 _LATE_S: Final = 0.001
 """uvloop's timers count whole milliseconds."""
 
@@ -75,6 +78,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._url = b""
+        self._body_bytes = 0
         self._began_s = 0.0
 
     @override
@@ -95,10 +99,15 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """Called by the parser."""
         self._url = b""
+        self._body_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         """Called by the parser."""
         self._url += url
+
+    def on_body(self, data: bytes) -> None:
+        """Called by the parser, for each part of a body."""
+        self._body_bytes += len(data)
 
     def on_message_complete(self) -> None:
         """Called by the parser: the request is here whole."""
@@ -106,7 +115,9 @@ class Connection(asyncio.Protocol):
         replica = self._replica
         if path != b"/v1/chat/completions":
             self._write(replica.page(path))
-        elif replica.answer is Answer.WHOLE:
+        elif replica.answer is Answer.WHOLE or (
+            replica.answer is Answer.HELD and self._body_bytes < _SHORT_BYTES
+        ):
             self._write(replica.whole)
         else:
             replica.inflight += 1
