@@ -10,6 +10,11 @@ def now_s() -> float:
     return time.monotonic()
 
 
+def epoch_s() -> float:
+    """Seconds since 1970, for people to read; may go back."""
+    return time.time()
+
+
 class ManualClock:
     """A clock for tests and replays that moves only when told to."""
 

@@ -27,8 +27,10 @@ from router.edge.entry.credentials import EdgeSecurity, ReplicaKeys
 from router.edge.server import FrontDoor
 from router.framing.forwarding import ForwardingRules
 from router.guards import replica_tls, server_tls, tenants_gate, watched_files
-from router.obs.logs import Observer, configure, state_changed
+from router.obs.access import AccessLog
+from router.obs.logs import configure, is_logged, state_changed
 from router.obs.metrics import Counts, RouterMetrics
+from router.obs.observer import Observer
 from router.obs.recorder import Recorder
 from router.policy import registry
 from router.recording.chains import LINKS_MAX
@@ -134,6 +136,10 @@ def _text(secret: SecretStr | None) -> str | None:
     return None if secret is None else secret.get_secret_value()
 
 
+def _access_log() -> AccessLog:
+    return AccessLog(lambda delay_s, call: asyncio.get_running_loop().call_later(delay_s, call))
+
+
 class Router:
     """One router: the core, its two servers and its daemons."""
 
@@ -147,6 +153,7 @@ class Router:
             spec = ReplicaSpec(f"{host}:{port}", host, port, is_tls=is_tls)
             self.core.members.join(spec, now_s())
         counts = Counts()
+        self._access = _access_log() if settings.access_log and is_logged("info") else None
         api_key, gate = _text(settings.replica_api_key), tenants_gate(settings)
         self._tls, to_replicas = server_tls(settings), replica_tls(settings)
         self.files = Reloader(watched_files(settings, gate, self._tls), counts)
@@ -163,7 +170,7 @@ class Router:
             engine_paths=settings.engine_paths,
             limits=edge_limits(settings),
             forwarding=forwarding_rules(settings),
-            observer=Observer(counts, access_log=settings.access_log, gate=gate),
+            observer=Observer(counts, access=self._access, gate=gate),
             now_s=now_s,
             security=EdgeSecurity(
                 gate=gate,
@@ -224,6 +231,8 @@ class Router:
         self.files.stop()
         await self.probes.stop()
         await self.api.stop()
+        if self._access is not None:
+            self._access.flush()
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
 

@@ -1,0 +1,106 @@
+"""The access log: one line a request, gathered for a moment and written together.
+
+A line of its own through ``logging`` costs a small request a quarter of its time; these cost a
+twentieth of that. They carry the same time, level and name in front as every other line of the log.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from router.clock import epoch_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from router.state.history import RequestRecord
+
+DELAY_S: Final = 0.05
+"""How long a line may wait for others; a router that is killed loses those that wait."""
+
+_LINES_MAX: Final = 512
+
+
+class AccessLog:
+    """Writes the lines of requests to standard error.
+
+    ``later`` is asked to call a function after some seconds, once for the lines that come till then.
+    """
+
+    __slots__ = ("_clock_s", "_later", "_lines", "_prefix", "_second", "_write")
+
+    def __init__(
+        self,
+        later: Callable[[float, Callable[[], None]], object],
+        *,
+        write: Callable[[str], None] | None = None,
+        clock_s: Callable[[], float] = epoch_s,
+    ) -> None:
+        self._later = later
+        self._write = write or _to_stderr
+        self._clock_s = clock_s
+        self._lines: list[str] = []
+        self._second = -1
+        self._prefix = ""
+
+    def finished(self, record: RequestRecord) -> None:
+        """A placed request is over."""
+        began_s, ended_s, arrived_s = record.began_s, record.ended_s, record.arrived_s
+        ttft = "-" if began_s is None else f"{began_s - arrived_s:.3f}"
+        duration_s = 0.0 if ended_s is None else ended_s - arrived_s
+        prompt, cached = record.reported_prompt_tokens, record.reported_cached_tokens
+        output = record.output_tokens
+        self._add(
+            f"request session={quoted(record.session_key)} source={record.session_source}"
+            f" tenant={record.tenant or '-'} dialect={record.dialect} model={quoted(record.model)}"
+            f" stream={record.is_stream:d} replica={record.replica_id} reason={record.reason}"
+            f" tries={record.n_tries} prompt={'-' if prompt is None else prompt}"
+            f" predicted={record.predicted_cached_tokens} cached={'-' if cached is None else cached}"
+            f" output={'-' if output is None else output} ttft_s={ttft} duration_s={duration_s:.3f}"
+            f" outcome={record.outcome} error={record.error_code or '-'}"
+            f" id={quoted(record.request_id) or '-'} trace={record.trace_id or '-'}"
+        )
+
+    def turned_away(self, *, code: str, dialect: str, target: str, tenant: str) -> None:
+        """The router answered a request itself, without placing it."""
+        shown = quoted(target[:200])
+        self._add(
+            f"turned-away code={code} dialect={dialect} tenant={tenant or '-'} target={shown}"
+        )
+
+    def flush(self) -> None:
+        """Write what waits, in one piece."""
+        if self._lines:
+            text = "".join(self._lines)
+            self._lines.clear()
+            self._write(text)
+
+    def _add(self, line: str) -> None:
+        now_s = self._clock_s()
+        second = int(now_s)
+        if second != self._second:
+            self._second = second
+            self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(second))
+        millis = int((now_s - second) * 1000)
+        lines = self._lines
+        lines.append(f"{self._prefix}.{millis:03d} INFO homeport.access {line}\n")
+        if len(lines) == 1:
+            self._later(DELAY_S, self.flush)
+        elif len(lines) >= _LINES_MAX:
+            self.flush()
+
+
+def quoted(value: str) -> str:
+    """A value for a log line: quoted if it holds blanks, quotes or control characters."""
+    return value if value.isprintable() and " " not in value and '"' not in value else repr(value)
+
+
+def _to_stderr(text: str) -> None:
+    """Write; a log that cannot be written (its reader is gone, its disk full) stops no request."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass
