@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
-
-def now_s() -> float:
-    """Monotonic seconds; only differences mean anything."""
-    return time.monotonic()
+now_s: Final = time.monotonic
+"""Monotonic seconds; only differences mean anything."""
 
 
 def epoch_s() -> float:

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("homeport.serve")
 _TICK_S: Final = 1.0
+_GC_YOUNG: Final = 10_000
+"""Objects made before the collector looks at the young ones. A request makes some hundred that its end
+frees without it; what it finds are the cycles of errors."""
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
 _SEED_BITS: Final = 62
@@ -257,6 +260,7 @@ async def serve(settings: Settings, announce: Callable[[int, int], None]) -> Non
     # What was built so far lives as long as the process: the collector need not look at it.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_GC_YOUNG, *gc.get_threshold()[1:])
 
     def on_signal() -> None:
         if ended.is_set():

@@ -71,8 +71,7 @@ def forwarded_fields(
 
 def passed_through(headers: HeaderList, door_id: str) -> bool:
     """Whether a request has been forwarded by this door before; each door adds a line of its own."""
-    mark = door_id.encode("ascii")
-    return any(name == _VIA and value == mark for name, value in headers)
+    return (_VIA, door_id.encode("ascii")) in headers
 
 
 def request_head(method: bytes, target: bytes, spec: ReplicaSpec, fields: bytes) -> bytes:
@@ -111,14 +110,14 @@ def relayed_fields(
 
     ``retry_after_s`` is said where the replica did not say when to come back.
     """
-    says_when = any(name == b"retry-after" for name, _ in head.headers)
-    return b"".join(
-        (
-            status_line(head.status),
-            lines(end_to_end(head.headers, _NOT_RELAYED)),
-            b"" if says_when else _retry_after(retry_after_s),
-            placement_fields(ticket, request_id),
-        )
+    come_back = b""
+    if retry_after_s is not None and not any(name == b"retry-after" for name, _ in head.headers):
+        come_back = _retry_after(retry_after_s)
+    return b"%b%b%b%b" % (
+        status_line(head.status),
+        lines(end_to_end(head.headers, _NOT_RELAYED)),
+        come_back,
+        placement_fields(ticket, request_id),
     )
 
 
