@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from router.state.estimate import Estimate, Held
     from router.state.fleet import Replica, ReplicaSpec
     from router.state.ledger import Entry
+    from router.state.losses import Mark
     from router.state.members import StateListener
     from router.state.prefix_index import Node
     from router.state.sessions.pins import Pin
@@ -70,7 +71,7 @@ class Ticket:
     """One placed request, from ``arrive`` to ``finish``; drivers only read it.
 
     ``spec`` is how to reach the replica that has it; ``place`` where the prefix index has its prompt,
-    once that is computed.
+    once that is computed; ``marks`` when the replica last used what it held of it.
     """
 
     record: RequestRecord
@@ -80,6 +81,7 @@ class Ticket:
     entry: Entry
     continues: bool
     spec: ReplicaSpec
+    marks: tuple[Mark, ...]
     tried: tuple[str, ...] = ()
     is_over: bool = False
     place: Node | None = None
@@ -201,7 +203,8 @@ class RouterCore:
         )
         replica, entry = self._place(request, record, ranking, None)
         held, continues_it = guess.cached_tokens, guess.continues
-        ticket = Ticket(record, facts, request, held, entry, continues_it, replica.spec)
+        marks = held.marks(replica.replica_id, replica.holdings)
+        ticket = Ticket(record, facts, request, held, entry, continues_it, replica.spec, marks)
         self._bind(ticket, pin, now_s)
         if record.reason == "split":
             self.history.totals.splits += 1
@@ -236,7 +239,8 @@ class RouterCore:
         record.n_tries += 1
         record.reason = "retry"
         replica, _ = self._place(request, record, ranking, ticket.entry)
-        ticket.spec = replica.spec
+        ticket.spec, ticket.held = replica.spec, request.cached_tokens
+        ticket.marks = ticket.held.marks(replica.replica_id, replica.holdings)
         self._bind(ticket, pin, now_s)
         return True
 
@@ -369,6 +373,8 @@ class RouterCore:
         self.ratio.learn(
             facts.model, facts.dialect, prompt_bytes=prompt_bytes, prompt_tokens=prompt_tokens
         )
+        if cached_tokens is not None and replica is not None:
+            self._members.reported(replica, record, ticket.held, ticket.marks)
         pin = self.pins.get(record.session_key)
         if pin is None or ticket.request.is_auxiliary or not chain:
             return

@@ -165,6 +165,7 @@ class Probes:
             models=tuple(names),
             reports_cached=reports_cached,
             adapters=tuple(adapters),
+            n_caches=max(1, _count(info.get("dp_size"))),
         )
         _, before = self._described.get(replica_id, (0.0, None))
         is_told = is_news or (bool(info) and bool(names) and said != before)

@@ -98,6 +98,8 @@ def _replica(core: RouterCore, replica: Replica, now_s: float) -> dict[str, Any]
         "prompt_tokens_total": replica.counters.prompt_tokens,
         "cached_tokens_total": replica.counters.cached_tokens,
         "failures_total": replica.counters.failures,
+        "cache_losses_total": replica.counters.cache_losses,
+        "lost_bytes_total": replica.counters.lost_bytes,
         "load": None
         if seen is None
         else {

@@ -74,6 +74,8 @@ METRICS: Final[dict[str, str]] = {
     "homeport_replica_cached_tokens_total": "cached tokens a replica reported",
     "homeport_replica_prompt_tokens_total": "prompt tokens a replica reported",
     "homeport_replica_failures_total": "failed tries at a replica",
+    "homeport_replica_cache_losses_total": "reports of a smaller cache than was believed",
+    "homeport_replica_lost_bytes_total": "bytes of prompts no longer believed to be cached after such a report",
 }
 """Name and meaning of each; ``docs/metrics.md`` has the same rows."""
 
@@ -274,6 +276,8 @@ class RouterMetrics(Collector):
             ("homeport_replica_prompt_tokens_total", lambda r: r.counters.prompt_tokens),
             ("homeport_replica_cached_tokens_total", lambda r: r.counters.cached_tokens),
             ("homeport_replica_failures_total", lambda r: r.counters.failures),
+            ("homeport_replica_cache_losses_total", lambda r: r.counters.cache_losses),
+            ("homeport_replica_lost_bytes_total", lambda r: r.counters.lost_bytes),
         )
         for make, rows in ((_gauge, gauges), (_counter, counters)):
             for name, read in rows:

@@ -291,6 +291,7 @@ def _description(record: Described) -> Description:
         models=tuple(name_of(model) for model in record.models),
         reports_cached=record.reports_cached,
         adapters=tuple(name_of(name) for name in record.adapters),
+        n_caches=record.n_caches,
     )
 
 

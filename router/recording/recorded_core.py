@@ -282,6 +282,7 @@ class _RecordedMembers(Members):
                     models=tuple([self._seal.model(name) for name in said.models]),
                     reports_cached=said.reports_cached,
                     adapters=tuple([self._seal.model(name) for name in said.adapters]),
+                    n_caches=said.n_caches,
                 )
             )
         super().described(replica_id, said)

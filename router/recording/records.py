@@ -89,6 +89,7 @@ class Described(_Record, tag=4):
     models: tuple[Sealed, ...]
     reports_cached: bool
     adapters: tuple[Sealed, ...] = ()
+    n_caches: int = 1
 
 
 class Heard(_Record, tag=5):
@@ -125,8 +126,7 @@ class Arrive(_Record, tag=8):
     ``session``, ``parent`` and ``model`` are sealed. The chain is told by what is new in it: it has
     the first ``common`` segments of the arrival that came ``back`` arrivals earlier (0: none),
     then those of ``links``, 8 sealed bytes each, with ``lengths_bytes`` canonical bytes each.
-    ``output_tokens_max`` is cut off at 2**53. ``tenant`` is sealed as a session is, None if there is
-    none.
+    ``tenant`` is sealed as a session is, None if there is none.
     ``output_tokens_max`` is cut off at 2**53. ``is_any_model``: it named none, whatever ``model`` is.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Collection, Iterator
 
-    from router.state.prefix_index import Match, Node
+    from router.state.losses import Mark
+    from router.state.prefix_index import Holdings, Match, Node
     from router.state.rates import AnswerShare, TokenRatio
     from router.state.sessions.pins import Pin
 
@@ -97,6 +98,14 @@ class Held:
     def place(self) -> Node:
         """Where the index had most of the prompt."""
         return self._match.node
+
+    def marks(self, replica_id: str, holdings: Holdings | None) -> tuple[Mark, ...]:
+        """When one replica last used what it holds; to be asked before the index changes."""
+        return self._match.marks(replica_id, holdings)
+
+    def segments_within(self, tokens: float) -> int:
+        """How many leading segments have no more tokens than that."""
+        return bisect_right(range(1, len(self._ends) + 1), tokens, key=self._tokens)
 
     @property
     def most(self) -> int:

@@ -59,6 +59,7 @@ class Description:
     ``adapters`` are those it has loaded, each as ``model:adapter``.
     ``reports_cached``: its answers tell how much of a prompt was cached, so that no word means none
     (SGLang leaves a count of zero out of ``/v1/messages``).
+    ``n_caches``: data-parallel ranks, each with a cache of its own; which one served is not told.
     """
 
     capacity_tokens: int | None = None
@@ -66,6 +67,7 @@ class Description:
     models: tuple[str, ...] = ()
     reports_cached: bool = False
     adapters: tuple[str, ...] = ()
+    n_caches: int = 1
 
 
 @dataclass(slots=True)
@@ -88,12 +90,17 @@ class Observation:
 
 @dataclass(slots=True)
 class Counters:
-    """Totals since the replica joined."""
+    """Totals since the replica joined.
+
+    ``cache_losses``: reports of a smaller cache than was believed, which cost ``lost_bytes`` of belief.
+    """
 
     requests: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     failures: int = 0
+    cache_losses: int = 0
+    lost_bytes: int = 0
 
 
 _READY: Final = State.READY
@@ -132,6 +139,7 @@ class Replica:
     serves: tuple[str, ...] = ()
     profile: str | None = None
     reports_cached: bool = False
+    n_caches: int = 1
     counters: Counters = field(default_factory=Counters)
     replica_id: str = field(init=False)
     prefill_s: Callable[[int, int], float] = field(init=False)

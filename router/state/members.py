@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from router.errors import ConnectFailed, Refused, UpstreamStatus
 from router.state.health import Event, State
+from router.state.losses import lost_since
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.errors import UpstreamError
+    from router.state.estimate import Held
     from router.state.fleet import Description, Fleet, Observation, Replica, ReplicaSpec
+    from router.state.history import RequestRecord
+    from router.state.losses import Mark
     from router.state.prefix_index import PrefixIndex
     from router.state.rates import TokenRatio
 
@@ -76,7 +80,7 @@ class Members:
             replica.capacity_tokens = said.capacity_tokens
         replica.profile = replica.spec.profile or said.profile
         self._fleet.describe(replica, said.models, said.adapters)
-        replica.reports_cached = said.reports_cached
+        replica.reports_cached, replica.n_caches = said.reports_cached, said.n_caches
         self._set_capacity(replica)
 
     def heard(self, replica_id: str, event: Event, now_s: float) -> State | None:
@@ -169,6 +173,29 @@ class Members:
             self._fleet.set_foreign(replica, inflight, max(0.0, reported_s - seen.ours_backlog_s))
         elif replica.foreign_inflight or replica.foreign_backlog_s:
             self._fleet.set_foreign(replica, 0, 0.0)
+
+    def reported(
+        self, replica: Replica, record: RequestRecord, held: Held, marks: tuple[Mark, ...]
+    ) -> None:
+        """A replica told how much of a prompt it had: if that is less than believed, believe less."""
+        reported_tokens, prompt_tokens = (
+            record.reported_cached_tokens,
+            record.reported_prompt_tokens,
+        )
+        if reported_tokens is None or not prompt_tokens or replica.n_caches > 1:
+            return
+        used = lost_since(
+            held,
+            marks,
+            believed_tokens=record.predicted_cached_tokens,
+            reported_tokens=reported_tokens,
+            scale=prompt_tokens / max(1, record.prompt_tokens),
+        )
+        if used is None:
+            return
+        counters = replica.counters
+        counters.cache_losses += 1
+        counters.lost_bytes += self._index.lost(replica.replica_id, used)
 
     def expire(self, now_s: float) -> list[str]:
         """Remove the replicas whose lease ran out; answer their ids. Old load reports are dropped."""

@@ -14,6 +14,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from router.state.losses import Mark
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
@@ -59,6 +61,18 @@ class Match:
             node = node.parent
         return 0
 
+    def marks(self, replica_id: str, holdings: Holdings | None) -> tuple[Mark, ...]:
+        """When a replica last used what it holds of the chain, the deepest first."""
+        if holdings is None:
+            return ()
+        uses, found = holdings.nodes, []
+        node: Node | None = self.node
+        while node is not None and node.run:
+            if replica_id in node.held:
+                found.append(Mark(node.start, uses[node]))
+            node = node.parent
+        return tuple(found)
+
     @property
     def most(self) -> int:
         """The most leading segments that any replica may hold."""
@@ -102,11 +116,14 @@ class Match:
 
 @dataclass(slots=True)
 class Holdings:
-    """One replica's nodes, the least recently used first, and their bytes."""
+    """One replica's nodes, the least recently used first, each with its last use; and their bytes.
+
+    Uses are counted over the index. A node was used no earlier than those below it.
+    """
 
     capacity_bytes: int
     held_bytes: int = 0
-    nodes: OrderedDict[Node, None] = field(default_factory=OrderedDict)
+    nodes: OrderedDict[Node, int] = field(default_factory=OrderedDict)
 
 
 def _common(run: array[int], chain: array[int], at: int, n: int) -> int:
@@ -134,6 +151,7 @@ class PrefixIndex:
         self.bytes_per_token = 4.0
         self._root = Node(None, 0, array("Q"), array("I"), 0)
         self._holdings: dict[str, Holdings] = {}
+        self._n_uses = 0
 
     def held_bytes(self, replica_id: str) -> int:
         """Canonical bytes a replica is believed to hold; never above its capacity."""
@@ -173,6 +191,7 @@ class PrefixIndex:
             return None
         node = last = self._insert(replica_id, chain, ends, near)
         nodes = holdings.nodes
+        self._n_uses = used = self._n_uses + 1
         before: int | None = None
         while before is None and (parent := node.parent) is not None:
             before, n = node.held.get(replica_id), len(node.run)
@@ -180,11 +199,12 @@ class PrefixIndex:
                 node.held[replica_id] = n
                 before_bytes = node.ends[before - 1] if before else node.start_bytes
                 holdings.held_bytes += node.ends[n - 1] - before_bytes
-                nodes[node] = None
+            nodes[node] = used
             nodes.move_to_end(node)
             node = parent
         # Who held a part of a node holds all above it: these are only used again.
         while (parent := node.parent) is not None:
+            nodes[node] = used
             nodes.move_to_end(node)
             node = parent
         if holdings.held_bytes > holdings.capacity_bytes:
@@ -202,6 +222,20 @@ class PrefixIndex:
             self._prune(node)
         holdings.nodes.clear()
         holdings.held_bytes = 0
+
+    def lost(self, replica_id: str, used: int) -> int:
+        """A replica holds nothing any more that was last used at ``used`` or before; answers the bytes."""
+        holdings = self._holdings.get(replica_id)
+        if holdings is None:
+            return 0
+        gone = [node for node, at in holdings.nodes.items() if at <= used]
+        before_bytes = holdings.held_bytes
+        for node in gone:
+            holdings.held_bytes -= self._bytes(node, node.held.pop(replica_id))
+            del holdings.nodes[node]
+        for node in gone:
+            self._prune(node)
+        return before_bytes - holdings.held_bytes
 
     def forget(self, replica_id: str) -> None:
         """A replica left the fleet."""
@@ -265,14 +299,13 @@ class PrefixIndex:
         for replica_id, held in list(lower.held.items()):
             upper.held[replica_id] = min(held, n)
             nodes = self._holdings[replica_id].nodes
+            nodes[upper] = nodes[lower]
             if held > n:
                 lower.held[replica_id] = held - n
-                nodes[upper] = None
             else:
                 # The upper part takes the lower one's place: nothing of the rest was held.
                 del lower.held[replica_id]
                 del nodes[lower]
-                nodes[upper] = None
             # Who is new in the order came last: what leads to it must not be given up before it.
             above = upper.parent
             while above is not None and above is not self._root:
