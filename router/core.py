@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from router.state.estimate import Estimate, Held
     from router.state.fleet import Replica, ReplicaSpec
     from router.state.ledger import Entry
-    from router.state.losses import Mark
     from router.state.members import StateListener
-    from router.state.prefix_index import Node
+    from router.state.prefix_index import Mark, Node
     from router.state.sessions.pins import Pin
 
 _FREE: Final = Price()

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Collection, Iterator
 
-    from router.state.losses import Mark
-    from router.state.prefix_index import Holdings, Match, Node
+    from router.state.prefix_index import Holdings, Mark, Match, Node
     from router.state.rates import AnswerShare, TokenRatio
     from router.state.sessions.pins import Pin
 

@@ -8,21 +8,15 @@ believed of all sessions; what has been used since the request came is not judge
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from router.state.estimate import Held
+    from router.state.prefix_index import Mark
 
 _TRUSTED_SHARE: Final = 0.8
 _TRUSTED_TOKENS: Final = 256
 """A belief is in estimated tokens: less than a fifth, and less than four pages, is no loss."""
-
-
-class Mark(NamedTuple):
-    """From segment ``start`` on, a prompt's cache was last used at ``used`` (the index's count)."""
-
-    start: int
-    used: int
 
 
 def lost_since(

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from router.state.estimate import Held
     from router.state.fleet import Description, Fleet, Observation, Replica, ReplicaSpec
     from router.state.history import RequestRecord
-    from router.state.losses import Mark
-    from router.state.prefix_index import PrefixIndex
+    from router.state.prefix_index import Mark, PrefixIndex
     from router.state.rates import TokenRatio
 
     StateListener = Callable[[str, State, State, Event], None]

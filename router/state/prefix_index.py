@@ -12,9 +12,7 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-from router.state.losses import Mark
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -35,6 +33,13 @@ class Node:
     start_bytes: int
     children: dict[int, Node] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
+
+
+class Mark(NamedTuple):
+    """From segment ``start`` on, a prompt's cache was last used at ``used`` (the index's count)."""
+
+    start: int
+    used: int
 
 
 class Match:
