@@ -57,7 +57,8 @@ async def test_a_flush_is_known_of_every_session_after_one_request(plain: Member
             for talk in (*talks, *talks[:-1]):
                 await talk.turn(http)
             predicted, cached = await talks[-1].turn(http)
-            assert cached > 1_000
+            before = cached
+            assert before > 1_000
             assert abs(predicted - cached) < 0.1 * cached
             assert await losses(router.admin_url) == 0
             await load_when(replica, is_idle)
@@ -69,8 +70,8 @@ async def test_a_flush_is_known_of_every_session_after_one_request(plain: Member
             # Of the others the replica has what they share with the first, and that is believed.
             for talk in talks[1:]:
                 predicted, cached = await talk.turn(http)
-                assert cached < 0.6 * N_BYTES
-                assert predicted < cached + 256
+                assert 0 < cached < 0.7 * before
+                assert predicted < 1.1 * cached + 256
             assert await losses(router.admin_url) == 1
             for talk in talks:
                 predicted, cached = await talk.turn(http)
