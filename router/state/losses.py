@@ -24,8 +24,8 @@ def lost_since(
 ) -> int | None:
     """The last use of what was believed to be cached and was not; None if nothing is missing.
 
-    ``marks`` are those of when the request was placed, the deepest first. ``scale`` is how many tokens a
-    token of our estimate was in truth, for this prompt.
+    ``marks`` are those of when the request was placed, the deepest first. ``scale`` (above 0, at most 1) is
+    how many tokens a token of our estimate was in truth, for this prompt.
     """
     least_tokens = (reported_tokens + _TRUSTED_TOKENS) / _TRUSTED_SHARE
     if believed_tokens * scale <= least_tokens:

@@ -188,7 +188,8 @@ class Members:
             marks,
             believed_tokens=record.predicted_cached_tokens,
             reported_tokens=reported_tokens,
-            scale=prompt_tokens / max(1, record.prompt_tokens),
+            # Where a prompt is larger than its bytes told (an image), the surplus is in what is new.
+            scale=min(1.0, prompt_tokens / max(1, record.prompt_tokens)),
         )
         if used is None:
             return

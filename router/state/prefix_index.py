@@ -218,15 +218,7 @@ class PrefixIndex:
 
     def clear(self, replica_id: str) -> None:
         """A replica lost its cache (restart, flush); it keeps its capacity."""
-        holdings = self._holdings.get(replica_id)
-        if holdings is None:
-            return
-        for node in holdings.nodes:
-            del node.held[replica_id]
-        for node in holdings.nodes:
-            self._prune(node)
-        holdings.nodes.clear()
-        holdings.held_bytes = 0
+        self.lost(replica_id, self._n_uses)
 
     def lost(self, replica_id: str, used: int) -> int:
         """A replica holds nothing any more that was last used at ``used`` or before; answers the bytes."""

@@ -194,6 +194,24 @@ async def test_whether_it_reports_cached_tokens(info: bytes, *, reports_cached: 
         assert replica.reports_cached is reports_cached
 
 
+@pytest.mark.parametrize(
+    ("info", "n_caches"),
+    [
+        (b'{"dp_size":8}', 8),
+        (b'{"dp_size":1}', 1),
+        (b'{"dp_size":0}', 1),
+        (b'{"dp_size":"many"}', 1),
+        (b'{"version":"0.5.23"}', 1),
+    ],
+)
+async def test_how_many_caches_are_behind_it(info: bytes, n_caches: int) -> None:
+    odd = OddReplica()
+    odd.info = info
+    async with probed(odd) as replica:
+        await odd.asked.wait()
+        assert replica.n_caches == n_caches
+
+
 async def test_adapters_come_and_go_and_silence_changes_nothing() -> None:
     odd = OddReplica()
     odd.info = b'{"max_total_num_tokens": 1000}'

@@ -43,19 +43,19 @@ def _turn(core: RouterCore, session: int, turns: int, now_s: float, cached: int 
     return ticket.cached_tokens
 
 
+def _losses(core: RouterCore) -> int:
+    replica = core.fleet.get("r0")
+    assert replica is not None
+    return replica.counters.cache_losses
+
+
 def _filled(n_sessions: int = 4, turns: int = 10) -> RouterCore:
     """One replica that has computed so many sessions, one after the other."""
     core = make_core(1)
     for session in range(1, n_sessions + 1):
         _turn(core, session, turns, session * 10.0, 0 if session == 1 else 3_968)
-    assert core.fleet.get("r0").counters.cache_losses == 0  # type: ignore[union-attr]
+    assert _losses(core) == 0
     return core
-
-
-def _losses(core: RouterCore) -> int:
-    replica = core.fleet.get("r0")
-    assert replica is not None
-    return replica.counters.cache_losses
 
 
 def test_a_flush_is_known_of_all_sessions_after_one_request() -> None:
@@ -124,6 +124,15 @@ def test_a_wrong_ratio_of_bytes_to_tokens_is_no_loss() -> None:
         core.began(ticket, session * 10.0 + 0.5)
         usage = Usage(16_000, 0, 0 if session == 1 else 2_624)
         core.finish(ticket, Outcome.DONE, session * 10.0 + 1.0, usage=usage)
+    assert _losses(core) == 0
+
+
+def test_what_is_new_and_larger_than_its_bytes_is_no_loss() -> None:
+    core = _filled()
+    ticket = _ask(core, 2, 11, 100.0)
+    core.began(ticket, 100.5)
+    # An image of 200,000 tokens in a part of 2,000 bytes; the part before it was cached whole.
+    core.finish(ticket, Outcome.DONE, 101.0, usage=Usage(226_000, 0, 23_936))
     assert _losses(core) == 0
 
 

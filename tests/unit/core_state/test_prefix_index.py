@@ -99,6 +99,24 @@ def test_clearing_forgets_the_cache_and_keeps_the_capacity() -> None:
     assert _match(index, [1, 2]) == {"b": 2}
 
 
+def test_what_was_lost_is_what_was_used_no_later() -> None:
+    index = _index(100, "a", "b")
+    index.hold("b", *_chain([1, 2, 3]))
+    index.hold("b", *_chain([8, 9]))
+    index.hold("a", *_chain([1, 2, 7]))  # splits the run of both
+    holdings = index.set_capacity("b", 100 * _SEGMENT_BYTES)
+    marks = index.match(array("Q", [1, 2, 3])).marks("b", holdings)
+    assert [mark.start for mark in marks] == [2, 0]
+    assert len({mark.used for mark in marks}) == 1
+    used = marks[0].used
+    assert index.lost("b", used - 1) == 0
+    assert _match(index, [1, 2, 3]) == {"a": 2, "b": 3}
+    assert index.lost("b", used) == 30
+    assert _match(index, [1, 2, 3]) == {"a": 2}
+    assert _match(index, [8, 9]) == {"b": 2}
+    assert index.lost("nobody", used) == 0
+
+
 def test_an_unknown_replica_and_an_empty_chain_hold_nothing() -> None:
     index = _index(100, "a")
     index.hold("nobody", *_chain([1]))
