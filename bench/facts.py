@@ -28,8 +28,8 @@ from router.policy import registry
 from router.recording.codec import framed
 from router.recording.recorded_core import RecordedCore
 from router.recording.seal import Seal
-from router.state.fleet import ReplicaSpec
-from router.state.health import Event
+from router.state.fleet.replica import ReplicaSpec
+from router.state.health.table import Event
 from router.state.history import Outcome
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final
 from router.dialect.base import SessionSource, Work
 from router.errors import ConnectFailed, UpstreamError, UpstreamStatus
 from router.policy.view import Price, Ranking, RouteRequest
-from router.state.calls import ranked_call
+from router.state.cache.prefix_index import PrefixIndex
 from router.state.estimate import EstimateParameters, continues, estimate
-from router.state.fleet import Fleet
-from router.state.health import Event, State
+from router.state.fleet.calls import ranked_call
+from router.state.fleet.fleet import Fleet
+from router.state.fleet.homes import home_after, is_usable, reason_of
+from router.state.fleet.ledger import Ledger
+from router.state.fleet.members import Members
+from router.state.health.table import Event, State
 from router.state.history import History, Outcome, RequestRecord
-from router.state.homes import home_after, is_usable, reason_of
-from router.state.ledger import Ledger
-from router.state.members import Members
-from router.state.prefix_index import PrefixIndex
-from router.state.rates import AnswerShare, TokenRatio
+from router.state.rates.tokens import AnswerShare, TokenRatio
 from router.state.sessions.pins import Pins
 from router.state.sessions.tails import Tails
 
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from router.dialect.base import PromptFacts, Usage
     from router.errors import RouterError
     from router.policy.view import Policy
-    from router.state.estimate import Estimate, Held
-    from router.state.fleet import Replica, ReplicaSpec
-    from router.state.ledger import Entry
-    from router.state.members import StateListener
-    from router.state.prefix_index import Mark, Node
+    from router.state.cache.held import Held
+    from router.state.cache.prefix_index import Mark, Node
+    from router.state.estimate import Estimate
+    from router.state.fleet.ledger import Entry
+    from router.state.fleet.members import StateListener
+    from router.state.fleet.replica import Replica, ReplicaSpec
     from router.state.sessions.pins import Pin
 
 _FREE: Final = Price()

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from router.clock import now_s
-from router.control.api import ControlApi
-from router.control.guard import Guard
-from router.control.probes import Probes
+from router.control.api.guard import Guard
+from router.control.api.server import ControlApi
+from router.control.observe.probes import Probes
 from router.control.reload import Reloader
 from router.core import CoreParameters, RouterCore
 from router.dialect import dialects
@@ -37,9 +37,9 @@ from router.recording.chains import LINKS_MAX
 from router.recording.recorded_core import RecordedCore
 from router.recording.records import Header
 from router.recording.seal import Seal
-from router.state.addresses import parse_url
-from router.state.fleet import ReplicaSpec
-from router.state.names import ModelNames
+from router.state.fleet.addresses import parse_url
+from router.state.fleet.names import ModelNames
+from router.state.fleet.replica import ReplicaSpec
 from router.tasks import spawn
 
 if TYPE_CHECKING:

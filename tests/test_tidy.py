@@ -21,7 +21,7 @@ from router.errors import CODES
 from router.obs.metrics import METRICS, Counts, RouterMetrics
 from router.policy import registry
 from router.settings import LimitSettings, Settings
-from router.state.fleet import ReplicaSpec
+from router.state.fleet.replica import ReplicaSpec
 from router.tenants.gate import Gate
 from router.tenants.model import Tenant
 
@@ -135,7 +135,7 @@ def test_the_settings_that_the_errors_speak_of_exist() -> None:
 
 def test_the_codes_of_the_control_api_are_documented_with_their_status() -> None:
     own: dict[str, int] = {}
-    for node in ast.walk(ast.parse((ROOT / "router/control/api.py").read_text())):
+    for node in ast.walk(ast.parse((ROOT / "router/control/api/server.py").read_text())):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "_error":
             match node.args:
                 case [ast.Constant(value=int(status)), ast.Constant(value=str(code)), _]:

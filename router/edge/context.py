@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from router.edge.replicas.upstream import UpstreamPool
     from router.edge.routes.routes import Routes
     from router.framing.events import RequestHead
+    from router.state.fleet.names import ModelNames
     from router.state.history import RequestRecord
-    from router.state.names import ModelNames
     from router.tenants.gate import Gate
 
 

@@ -15,7 +15,7 @@ from router.edge.entry.credentials import EdgeSecurity
 from router.edge.replicas.upstream import UpstreamPool
 from router.edge.routes.routes import Routes
 from router.framing.forwarding import ForwardingRules
-from router.state.names import ModelNames
+from router.state.fleet.names import ModelNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence

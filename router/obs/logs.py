@@ -6,7 +6,7 @@ import logging
 import sys
 from typing import Final
 
-from router.state.health import Event, State
+from router.state.health.table import Event, State
 
 _FORMAT: Final = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s"
 _fleet: Final = logging.getLogger("homeport.fleet")

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from router.obs.tenants import tenant_metrics
-from router.state.health import State
+from router.state.health.table import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

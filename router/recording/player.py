@@ -39,7 +39,7 @@ from router.recording.records import (
     Tick,
 )
 from router.recording.seal import name_of
-from router.state.fleet import Description, Observation, ReplicaSpec
+from router.state.fleet.replica import Description, Observation, ReplicaSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

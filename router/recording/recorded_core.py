@@ -34,7 +34,7 @@ from router.recording.records import (
     Tick,
 )
 from router.recording.seal import name_of
-from router.state.members import Members
+from router.state.fleet.members import Members
 
 if TYPE_CHECKING:
     import random
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from router.recording.records import Record
     from router.recording.seal import Seal
     from router.state.estimate import Estimate
-    from router.state.fleet import Description, Observation, Replica, ReplicaSpec
-    from router.state.health import Event, State
+    from router.state.fleet.members import StateListener
+    from router.state.fleet.replica import Description, Observation, Replica, ReplicaSpec
+    from router.state.health.table import Event, State
     from router.state.history import Outcome, RequestRecord
-    from router.state.members import StateListener
     from router.state.sessions.pins import Pin
 
 _NUMBER_MAX = 1 << 53

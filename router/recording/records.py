@@ -18,7 +18,7 @@ import msgspec
 
 from router.core import CoreParameters
 from router.dialect.base import SessionSource, Work
-from router.state.health import Event
+from router.state.health.table import Event
 from router.state.history import Outcome
 
 SEALED_BYTES = 8

@@ -45,7 +45,7 @@ from router.settings.security import (
     demand_admin_key,
     read_secret,
 )
-from router.state.addresses import parse_url
+from router.state.fleet.addresses import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

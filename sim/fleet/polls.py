@@ -1,4 +1,4 @@
-"""One router asking its replicas how they are, as ``router/control/probes.py`` does.
+"""One router asking its replicas how they are, as ``router/control/observe/probes.py`` does.
 
 Each replica is asked at its own phase, a period apart; what it says then is heard ``delay_s`` later, with
 the router's own share as it is on arrival. There is no jitter: phases are drawn, and stay.
@@ -26,8 +26,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from router.state.fleet import Description, Observation
-from router.state.health import Event, State
+from router.state.fleet.replica import Description, Observation
+from router.state.health.table import Event, State
 from sim.engine.requests import LoadReport
 from sim.kernel import Rank
 

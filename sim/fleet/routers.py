@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from router.core import CoreParameters, RouterCore
 from router.dialect.base import PromptFacts, SessionSource, Work
 from router.policy import registry
-from router.state.fleet import ReplicaSpec
-from router.state.health import Event
+from router.state.fleet.replica import ReplicaSpec
+from router.state.health.table import Event
 from router.state.history import History
 from sim.fleet.polls import MODEL, Polls
 from sim.rng import stream

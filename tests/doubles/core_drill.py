@@ -23,8 +23,8 @@ from router.errors import (
     UpstreamProtocol,
     UpstreamStatus,
 )
-from router.state.fleet import Description, Observation, ReplicaSpec
-from router.state.health import Event
+from router.state.fleet.replica import Description, Observation, ReplicaSpec
+from router.state.health.table import Event
 from router.state.history import Outcome
 
 if TYPE_CHECKING:

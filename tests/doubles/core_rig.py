@@ -7,8 +7,8 @@ import random
 from router.core import CoreParameters, RouterCore
 from router.dialect.base import PromptFacts, Usage
 from router.policy import registry
-from router.state.fleet import ReplicaSpec
-from router.state.health import Event
+from router.state.fleet.replica import ReplicaSpec
+from router.state.health.table import Event
 from router.state.history import Outcome
 
 

@@ -13,9 +13,9 @@ from router.core import RouterCore
 from router.edge.bounds.limits import EdgeLimits
 from router.edge.server import FrontDoor
 from router.policy.view import Price, Ranking
-from router.state.fleet import ReplicaSpec
-from router.state.health import Event
-from router.state.names import ModelNames
+from router.state.fleet.names import ModelNames
+from router.state.fleet.replica import ReplicaSpec
+from router.state.health.table import Event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -15,9 +15,9 @@ from router.edge.client.downstream import ClientConnection
 from router.edge.context import Door
 from router.edge.replicas.upstream import UpstreamConnection, UpstreamPool
 from router.edge.routes.routes import Routes
-from router.state.fleet import ReplicaSpec
-from router.state.health import Event
-from router.state.names import ModelNames
+from router.state.fleet.names import ModelNames
+from router.state.fleet.replica import ReplicaSpec
+from router.state.health.table import Event
 from tests.doubles.door_rig import InOrder, Notes
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from router.policy.view import RouteRequest
-from router.state.candidates import View
-from router.state.fleet import Observation, Replica, ReplicaSpec
-from router.state.ledger import Load
-from router.state.prefix_index import Holdings
+from router.state.cache.prefix_index import Holdings
+from router.state.fleet.candidates import View
+from router.state.fleet.ledger import Load
+from router.state.fleet.replica import Observation, Replica, ReplicaSpec
 from router.state.sessions.pins import HomeTotals
 from tests.doubles.held_tokens import HeldTokens
 

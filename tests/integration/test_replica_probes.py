@@ -12,12 +12,12 @@ import pytest
 from aiohttp import web
 
 from router.clock import now_s
-from router.control.probes import Probes
+from router.control.observe.probes import Probes
 from router.core import RouterCore
 from router.edge.entry.tls import ServerTls, TlsFiles, client_context
 from router.policy import registry
-from router.state.fleet import ReplicaSpec
-from router.state.health import State
+from router.state.fleet.replica import ReplicaSpec
+from router.state.health.table import State
 from tests.doubles.certificates import Authority
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from router.state.fleet import Replica
+    from router.state.fleet.replica import Replica
 
 
 class OddReplica:

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from router.core import RouterCore
 from router.policy import registry
-from router.state.health import State
+from router.state.health.table import State
 from tests.doubles.core_drill import PARAMETERS, Drill
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from router.core import CoreParameters, Ticket
     from router.dialect.base import PromptFacts
-    from router.state.candidates import Candidate
+    from router.state.fleet.candidates import Candidate
 
 STEPS = 25
 

@@ -14,7 +14,7 @@ from router.policy import registry
 from router.policy.home import Home, HomeParameters
 from router.policy.ties import preferred
 from router.policy.view import Ranking, RouteRequest
-from router.state.candidates import Eligible, View
+from router.state.fleet.candidates import Eligible, View
 from tests.doubles.held_tokens import HeldTokens
 from tests.doubles.small_fleet import Row
 

@@ -14,8 +14,8 @@ from router.dialect.base import PromptFacts
 from router.dialect.clients import agents
 from router.edge.bounds.limits import EdgeLimits, HoldLimits, RetryLimits
 from router.errors import ClientError, FirstEventTimeout, Refused, UpstreamProtocol
-from router.state.fleet import ReplicaSpec
-from router.state.health import Event
+from router.state.fleet.replica import ReplicaSpec
+from router.state.health.table import Event
 from router.state.history import Outcome
 from tests.doubles import agent_requests as sent_by
 from tests.doubles.agent_requests import Sent, talk

@@ -15,7 +15,7 @@ import pytest
 
 from router.clock import ManualClock
 from router.edge.bounds.limits import EdgeLimits
-from router.state.health import State
+from router.state.health.table import State
 from tests.doubles.door_rig import front_door
 from tests.doubles.raw_client import RawClient, chat, client_of, post
 from tests.doubles.scripted_replica import END, STREAM_HEAD, Call, ScriptedReplica, chunk, events

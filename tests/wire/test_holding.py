@@ -13,8 +13,8 @@ from router.clock import ManualClock
 from router.core import RouterCore
 from router.edge.bounds.limits import EdgeLimits, HoldLimits
 from router.errors import Refused
-from router.state.fleet import ReplicaSpec
-from router.state.health import Event
+from router.state.fleet.replica import ReplicaSpec
+from router.state.health.table import Event
 from tests.doubles.door_rig import Rig, front_door
 from tests.doubles.raw_client import RawClient, chat, client_of, post
 from tests.doubles.scripted_replica import (

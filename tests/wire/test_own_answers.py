@@ -10,7 +10,7 @@ import pytest
 
 from router.clock import ManualClock
 from router.edge.bounds.limits import EdgeLimits
-from router.state.fleet import Description
+from router.state.fleet.replica import Description
 from tests.doubles.door_rig import front_door
 from tests.doubles.raw_client import chat, client_of, post
 from tests.doubles.scripted_replica import Call, ScriptedReplica, events, stream, whole

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from router.dialect import DialectOptions, dialects
-from router.state.fleet import Description
-from router.state.names import ModelNames
+from router.state.fleet.names import ModelNames
+from router.state.fleet.replica import Description
 from tests.doubles.door_rig import Rig, front_door
 from tests.doubles.raw_client import chat, client_of, post
 from tests.doubles.scripted_replica import Call, ScriptedReplica, chunk, whole

@@ -11,8 +11,8 @@ import pytest
 from router.clock import ManualClock
 from router.edge.bounds.limits import EdgeLimits, HoldLimits
 from router.edge.entry.credentials import EdgeSecurity, ReplicaKeys
-from router.state.fleet import Description, ReplicaSpec
-from router.state.health import Event
+from router.state.fleet.replica import Description, ReplicaSpec
+from router.state.health.table import Event
 from router.tenants.gate import Gate
 from router.tenants.keys import digest_of
 from router.tenants.model import Tenant

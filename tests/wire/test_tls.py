@@ -14,8 +14,8 @@ from router.edge.bounds.limits import EdgeLimits
 from router.edge.entry.credentials import EdgeSecurity
 from router.edge.entry.tls import ServerTls, TlsFiles, client_context
 from router.errors import ConfigError
-from router.state.fleet import ReplicaSpec
-from router.state.health import Event
+from router.state.fleet.replica import ReplicaSpec
+from router.state.health.table import Event
 from tests.doubles.certificates import Authority, Pair, name_of
 from tests.doubles.door_rig import Rig, front_door
 from tests.doubles.raw_client import RawClient, chat, client_of, post

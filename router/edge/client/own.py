@@ -10,14 +10,14 @@ from router.edge.routes.routes import HEALTH, MODELS, is_anthropic
 from router.edge.wire.answers import JSON
 from router.errors import ClientError
 from router.framing.writing import status_line
-from router.state.names import unknown
+from router.state.fleet.names import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.edge.context import Door
     from router.framing.events import RequestHead
-    from router.state.names import ModelNames, Served
+    from router.state.fleet.names import ModelNames, Served
 
 _SHOWN: Final = 200
 _LONG_AGO: Final = "1970-01-01T00:00:00Z"

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import ssl
 
     from router.edge.entry.tls import ServerTls
-    from router.state.fleet import ReplicaSpec
+    from router.state.fleet.replica import ReplicaSpec
     from router.tenants.gate import Gate
 
 

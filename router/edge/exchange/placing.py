@@ -12,7 +12,7 @@ from router.edge.bounds.tries import costs_work, may_go_on, may_have_started, ma
 from router.edge.context import Pressure
 from router.edge.exchange.opening import opened
 from router.errors import Refused, UpstreamStatus
-from router.state.health import State
+from router.state.health.table import State
 from router.state.history import Outcome
 
 if TYPE_CHECKING:

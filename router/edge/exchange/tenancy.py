@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from router.edge.routes.routes import Route
     from router.errors import RouterError
     from router.framing.events import RequestHead
-    from router.state.names import ModelNames
+    from router.state.fleet.names import ModelNames
     from router.tenants.accounts import Account, Admission
     from router.tenants.gate import Gate
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from router.edge.bounds.limits import EdgeLimits
     from router.framing.events import ResponseEvent
-    from router.state.fleet import ReplicaSpec
+    from router.state.fleet.replica import ReplicaSpec
 
     Address = tuple[str, int, bool]
     """Host, port, and whether it speaks TLS."""

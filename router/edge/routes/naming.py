@@ -8,7 +8,7 @@ from router.dialect.base import SessionSource, Work
 
 if TYPE_CHECKING:
     from router.dialect.base import PromptFacts
-    from router.state.names import ModelNames
+    from router.state.fleet.names import ModelNames
 
 _CHECKED: Final = frozenset({"openai-responses"})
 """Dialects whose model SGLang compares with its own and refuses; elsewhere it takes any name."""

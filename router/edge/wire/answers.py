@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from router.core import Ticket
     from router.errors import RouterError
     from router.framing.events import HeaderList, ResponseHead
-    from router.state.fleet import ReplicaSpec
+    from router.state.fleet.replica import ReplicaSpec
 
 JSON: Final = b"content-type: application/json\r\n"
 REQUEST_ID: Final = b"x-request-id"

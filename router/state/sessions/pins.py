@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from router.state.prefix_index import Node
+    from router.state.cache.prefix_index import Node
 
 
 @dataclass(slots=True)

@@ -24,8 +24,8 @@ from router.recording.records import (
     Tick,
 )
 from router.recording.report import replayed
-from router.state.fleet import ReplicaSpec
-from router.state.health import Event
+from router.state.fleet.replica import ReplicaSpec
+from router.state.health.table import Event
 from router.state.history import Outcome
 from tests.doubles.core_drill import Drill
 from tests.doubles.prompts import prompt

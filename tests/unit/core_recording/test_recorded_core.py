@@ -27,8 +27,8 @@ from router.recording.records import (
     Tick,
 )
 from router.recording.seal import Seal, name_of
-from router.state.fleet import Description, ReplicaSpec
-from router.state.health import Event
+from router.state.fleet.replica import Description, ReplicaSpec
+from router.state.health.table import Event
 from router.state.history import Outcome
 from tests.doubles.core_drill import PARAMETERS, Drill
 from tests.doubles.prompts import prompt

@@ -6,8 +6,8 @@ from router.dialect.base import SessionSource
 from router.dialect.clients.salt import claimed
 from router.recording.player import Player
 from router.recording.records import Arrive, Header
-from router.state.fleet import ReplicaSpec
-from router.state.health import Event
+from router.state.fleet.replica import ReplicaSpec
+from router.state.health.table import Event
 from router.state.history import Outcome
 from router.tenants.model import scope_of
 from tests.doubles.prompts import prompt

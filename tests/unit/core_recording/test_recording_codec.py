@@ -40,7 +40,7 @@ from router.recording.records import (
     Stayed,
     Tick,
 )
-from router.state.health import Event
+from router.state.health.table import Event
 from router.state.history import Outcome
 from tests.doubles.recordings import packed, reading
 

@@ -7,7 +7,7 @@ import pytest
 from router.core import CoreParameters
 from router.dialect.base import PromptFacts
 from router.errors import ConnectFailed, Refused, UpstreamStatus
-from router.state.health import Event
+from router.state.health.table import Event
 from router.state.history import Outcome
 from tests.doubles.core_rig import all_idle, make_core, serve
 from tests.doubles.prompts import prompt

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from router.core import CoreParameters
 from router.dialect.base import Usage
 from router.errors import ConnectFailed, Refused, UpstreamProtocol, UpstreamStatus
-from router.state.fleet import Observation, ReplicaSpec
-from router.state.health import Event, State
+from router.state.fleet.replica import Observation, ReplicaSpec
+from router.state.health.table import Event, State
 from router.state.history import Outcome
 from tests.doubles.core_rig import all_idle, make_core, serve
 from tests.doubles.prompts import prompt

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from router.state.cache.prefix_index import PrefixIndex
 from router.state.estimate import Estimate, EstimateParameters, estimate
-from router.state.prefix_index import PrefixIndex
-from router.state.rates import AnswerShare, TokenRatio
+from router.state.rates.tokens import AnswerShare, TokenRatio
 from router.state.sessions.pins import Pin
 from tests.doubles.prompts import prompt
 

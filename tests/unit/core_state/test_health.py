@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router.state.health import TABLE, Event, State, follow
+from router.state.health.table import TABLE, Event, State, follow
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.policy.ring import spot_of
-from router.state.least import LeastFirst
+from router.state.fleet.least import LeastFirst
 
 
 class Box:

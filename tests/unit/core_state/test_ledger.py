@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.state.ledger import Ledger
+from router.state.fleet.ledger import Ledger
 
 _STEPS = st.lists(
     st.tuples(st.sampled_from(["open", "began", "move", "close"]), st.integers(0, 9)), max_size=80

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.dialect.base import Usage
-from router.state.fleet import Description
+from router.state.fleet.replica import Description
 from router.state.history import Outcome
 from tests.doubles.core_rig import make_core
 from tests.doubles.prompts import prompt

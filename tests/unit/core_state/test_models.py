@@ -10,10 +10,10 @@ from router.dialect.base import PromptFacts, SessionSource, Usage, Work
 from router.edge.routes.naming import settle
 from router.errors import ClientError, ConnectFailed, Refused, StreamStalled
 from router.policy.registry import POLICIES
-from router.state.fleet import Description, ReplicaSpec
-from router.state.health import Event
+from router.state.fleet.names import Choice, ModelNames, Served
+from router.state.fleet.replica import Description, ReplicaSpec
+from router.state.health.table import Event
 from router.state.history import Outcome
-from router.state.names import Choice, ModelNames, Served
 from tests.doubles.core_rig import all_idle, make_core, serve
 from tests.doubles.prompts import prompt
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.state.prefix_index import Node, PrefixIndex
+from router.state.cache.prefix_index import Node, PrefixIndex
 
 _SEGMENT_BYTES = 10
 

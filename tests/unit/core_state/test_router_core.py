@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from router.dialect.base import PromptFacts, Usage
-from router.state.fleet import Description
+from router.state.fleet.replica import Description
 from router.state.history import Outcome
 from tests.doubles.core_rig import all_idle, make_core, serve
 from tests.doubles.prompts import prompt

@@ -6,7 +6,7 @@ import pytest
 
 from router.policy.hashed import PrefixHash, RingBounded
 from router.policy.ring import Ring, spot_of
-from router.state.candidates import View
+from router.state.fleet.candidates import View
 from tests.doubles.small_fleet import busy, choices, ranked, request
 
 KEYS = [f"s{n}" for n in range(300)]

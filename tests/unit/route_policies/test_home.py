@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from router.policy.home import Home, HomeParameters
 from router.policy.view import Ranking, RouteRequest
-from router.state.candidates import View
-from router.state.fleet import Replica, ReplicaSpec
-from router.state.ledger import Load
+from router.state.fleet.candidates import View
+from router.state.fleet.ledger import Load
+from router.state.fleet.replica import Replica, ReplicaSpec
 from router.state.sessions.pins import HomeTotals
 from tests.doubles.held_tokens import HeldTokens
 

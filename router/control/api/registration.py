@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 
 from router.errors import ClientError
-from router.state.addresses import parse_url
-from router.state.fleet import ReplicaSpec
+from router.state.fleet.addresses import parse_url
+from router.state.fleet.replica import ReplicaSpec
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._:\[\]-]{1,128}$")]
 ApiKey = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,4096}$")]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from router.policy.ring import Rings, spot_of
 from router.policy.view import ReplicaView
-from router.state.least import LeastFirst
+from router.state.fleet.least import LeastFirst
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from router.policy.ring import Ring
-    from router.state.rates import PrefillRate
+    from router.state.rates.prefill import PrefillRate
 
 _BACKLOG: Final = attrgetter("backlog_us")
 _INFLIGHT: Final = attrgetter("inflight")

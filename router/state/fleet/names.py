@@ -14,7 +14,7 @@ from router.errors import ClientError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from router.state.fleet import Fleet
+    from router.state.fleet.fleet import Fleet
 
 UNNAMED: Final = ("", "default")
 """What a request says that does not care; the latter is SGLang's default of the member."""

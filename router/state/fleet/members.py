@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from router.errors import ConnectFailed, Refused, UpstreamStatus
-from router.state.health import Event, State
-from router.state.losses import lost_since
+from router.state.cache.losses import lost_since
+from router.state.health.table import Event, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.errors import UpstreamError
-    from router.state.estimate import Held
-    from router.state.fleet import Description, Fleet, Observation, Replica, ReplicaSpec
+    from router.state.cache.held import Held
+    from router.state.cache.prefix_index import Mark, PrefixIndex
+    from router.state.fleet.fleet import Fleet
+    from router.state.fleet.replica import Description, Observation, Replica, ReplicaSpec
     from router.state.history import RequestRecord
-    from router.state.prefix_index import Mark, PrefixIndex
-    from router.state.rates import TokenRatio
+    from router.state.rates.tokens import TokenRatio
 
     StateListener = Callable[[str, State, State, Event], None]
     """Told of a change: replica, state before, state now, what caused it."""

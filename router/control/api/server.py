@@ -10,17 +10,17 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import web
 
-from router.control.guard import wordless
-from router.control.registration import registered
-from router.control.views import fleet_view, session_view, sessions_view
+from router.control.api.guard import wordless
+from router.control.api.registration import registered
+from router.control.api.views import fleet_view, session_view, sessions_view
 from router.errors import ClientError
-from router.state.health import Event
+from router.state.health.table import Event
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from router.control.guard import Guard
+    from router.control.api.guard import Guard
     from router.core import RouterCore
     from router.obs.metrics import RouterMetrics
 

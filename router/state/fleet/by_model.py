@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
-from router.state.candidates import Candidate, Eligible
-from router.state.health import State
+from router.state.fleet.candidates import Candidate, Eligible
+from router.state.health.table import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from router.policy.view import Ranking
 
 if TYPE_CHECKING:
     from router.policy.view import RouteRequest
-    from router.state.candidates import View
+    from router.state.fleet.candidates import View
 
 
 def ranked_call(request: RouteRequest, view: View) -> Ranking:

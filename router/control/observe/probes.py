@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 import msgspec
 
-from router.state.fleet import Description, Observation
-from router.state.health import Event, State
+from router.state.fleet.replica import Description, Observation
+from router.state.health.table import Event, State
 from router.tasks import spawn
 
 if TYPE_CHECKING:

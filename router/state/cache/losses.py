@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from router.state.estimate import Held
-    from router.state.prefix_index import Mark
+    from router.state.cache.held import Held
+    from router.state.cache.prefix_index import Mark
 
 _TRUSTED_SHARE: Final = 0.8
 _TRUSTED_TOKENS: Final = 256

@@ -1,4 +1,4 @@
-"""What is learned from reports (bytes a token, how much of an answer comes back), and prefill times."""
+"""What is learned from reports (bytes a token, how much of an answer comes back)."""
 
 from __future__ import annotations
 
@@ -106,29 +106,3 @@ class AnswerShare:
         if not 0.0 <= back <= answered:
             back = min(max(back, 0.0), answered)
         self._sums[key] = back, answered
-
-
-@dataclass(slots=True, frozen=True)
-class PrefillRate:
-    """Seconds of prefill in closed form: ``fixed + linear * n + cross * n * P + half * n * n / 2``.
-
-    ``n`` are new tokens behind ``P`` cached ones. The defaults stand for a TP4 B200 replica with
-    FP8 KV, chunks of 8,192 tokens folded into the linear term: 5.2 s for 100k cold tokens, 0.11 s
-    for 1k behind 100k.
-    """
-
-    fixed_s: float = 0.022
-    linear_s: float = 0.000_016_2
-    cross_s: float = 7.07e-10
-    half_s: float = 7.2e-10
-
-    def prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
-        """Seconds of the replica's time; 0 only if nothing is new."""
-        if new_tokens <= 0:
-            return 0.0
-        return (
-            self.fixed_s
-            + self.linear_s * new_tokens
-            + self.cross_s * new_tokens * cached_tokens
-            + self.half_s * new_tokens * new_tokens / 2
-        )

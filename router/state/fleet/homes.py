@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from router.state.health import State
+from router.state.health.table import State
 
 if TYPE_CHECKING:
-    from router.state.fleet import Fleet
+    from router.state.fleet.fleet import Fleet
     from router.state.sessions.pins import Pin
 
 _READY: Final = State.READY

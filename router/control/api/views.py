@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from router.core import RouterCore
-    from router.state.fleet import Replica
+    from router.state.fleet.replica import Replica
     from router.state.history import RequestRecord
 
 

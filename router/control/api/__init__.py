@@ -1,0 +1,1 @@
+"""The control API: its server, its answers, who may use it."""

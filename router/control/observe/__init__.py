@@ -1,0 +1,1 @@
+"""Asking the replicas how they are."""

@@ -1,0 +1,1 @@
+"""What replicas are believed to have cached, and what that means for a prompt."""

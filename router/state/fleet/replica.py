@@ -1,0 +1,208 @@
+"""One replica as the router believes it to be, and what it is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from router.state.health.table import State
+from router.state.rates.prefill import PrefillRate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from router.state.cache.prefix_index import Holdings
+    from router.state.fleet.ledger import Load
+    from router.state.sessions.pins import HomeTotals
+
+
+@dataclass(slots=True, frozen=True)
+class ReplicaSpec:
+    """What is known of a replica when it joins.
+
+    ``capacity_tokens`` is device and host tier together, None if not known yet. ``lease_s`` None
+    means it stays until it is removed. ``source`` says who named it: static or registered.
+    ``is_tls``: it is spoken to over TLS. ``api_key`` is its own key, None for the fleet's.
+    """
+
+    replica_id: str
+    host: str
+    port: int
+    source: str = "static"
+    capacity_tokens: int | None = None
+    profile: str | None = None
+    inflight_max: int | None = None
+    lease_s: float | None = None
+    is_tls: bool = False
+    api_key: str | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        """The base URL, without a slash at its end."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}"
+
+
+@dataclass(slots=True, frozen=True)
+class Description:
+    """What a replica says it is: KV tokens it can hold, the emulated hardware, the models it serves.
+
+    ``adapters`` are those it has loaded, each as ``model:adapter``.
+    ``reports_cached``: its answers tell how much of a prompt was cached, so that no word means none
+    (SGLang leaves a count of zero out of ``/v1/messages``).
+    ``n_caches``: data-parallel ranks, each with a cache of its own; which one served is not told.
+    """
+
+    capacity_tokens: int | None = None
+    profile: str | None = None
+    models: tuple[str, ...] = ()
+    reports_cached: bool = False
+    adapters: tuple[str, ...] = ()
+    n_caches: int = 1
+
+
+@dataclass(slots=True)
+class Observation:
+    """What a replica's load report said, and when we saw it. Not changed after it is built.
+
+    ``ours`` and ``ours_backlog_s`` are our own share at that time, from the ledger: the report
+    contains our requests, so only what exceeds them is foreign load. ``used_ratio`` is the share of
+    its KV tokens that is in use (0 to 1), 0 where that is not known.
+    """
+
+    running: int
+    waiting: int
+    waiting_uncached_tokens: int
+    seen_s: float
+    ours: int = 0
+    ours_backlog_s: float = 0.0
+    used_ratio: float = 0.0
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since the replica joined.
+
+    ``cache_losses``: reports of a smaller cache than was believed, which cost ``lost_bytes`` of belief.
+    """
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    failures: int = 0
+    cache_losses: int = 0
+    lost_bytes: int = 0
+
+
+_CAPACITY_TOKENS_UNKNOWN: Final = 500_000
+"""Assumed until the replica says more: about what TP4 on a B200 leaves at a memory fraction of 0.9."""
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One replica as the router believes it to be; a policy reads it as a ``ReplicaView``.
+
+    ``observed`` is its last load report, ``report`` the same until it is too old to be believed.
+    ``serves`` names its models and adapters, nothing until it has said.
+    ``replica_id`` is its spec's and ``prefill_s`` its rate's (seconds to prefill so many new tokens behind
+    so many cached ones): both never change.
+    """
+
+    spec: ReplicaSpec
+    load: Load
+    home: HomeTotals
+    state: State = State.STARTING
+    rate: PrefillRate = field(default_factory=PrefillRate)
+    capacity_tokens: int = _CAPACITY_TOKENS_UNKNOWN
+    inflight_max: int | None = None
+    lease_until_s: float | None = None
+    ready_s: float | None = None
+    holdings: Holdings | None = None
+    observed: Observation | None = None
+    report: Observation | None = None
+    foreign_inflight: int = 0
+    foreign_backlog_s: float = 0.0
+    foreign_backlog_us: int = 0
+    models: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()
+    profile: str | None = None
+    reports_cached: bool = False
+    n_caches: int = 1
+    counters: Counters = field(default_factory=Counters)
+    replica_id: str = field(init=False)
+    prefill_s: Callable[[int, int], float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.replica_id = self.spec.replica_id
+        self.prefill_s = self.rate.prefill_s
+
+    @property
+    def inflight(self) -> int:
+        """Requests of ours, and what it reported beyond them."""
+        return self.load.inflight + self.foreign_inflight
+
+    @property
+    def inflight_tokens(self) -> int:
+        """Prompt and expected output tokens of our requests."""
+        return self.load.inflight_tokens
+
+    @property
+    def decoding(self) -> int:
+        """Requests of ours past their first event."""
+        return self.load.decoding
+
+    @property
+    def prefill_tokens(self) -> int:
+        """Tokens to be computed of our requests that have not begun to answer."""
+        return self.load.prefill_tokens
+
+    @property
+    def backlog_s(self) -> float:
+        """Seconds of prefill ahead of a request that is sent now."""
+        return self.load.backlog_us / 1e6 + self.foreign_backlog_s
+
+    @property
+    def backlog_us(self) -> int:
+        """The same in whole microseconds."""
+        return self.load.backlog_us + self.foreign_backlog_us
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait in its queue, as it reported last; 0 if it did not."""
+        return 0 if self.report is None else self.report.waiting
+
+    @property
+    def waiting_tokens(self) -> int:
+        """Uncached tokens of those requests, as it reported last."""
+        return 0 if self.report is None else self.report.waiting_uncached_tokens
+
+    @property
+    def used_ratio(self) -> float:
+        """The share of its KV tokens in use, as it reported last; 0 if it did not."""
+        return 0.0 if self.report is None else self.report.used_ratio
+
+    @property
+    def unreported(self) -> int:
+        """Requests of ours in flight beyond those that its last report contains."""
+        inflight = self.load.inflight
+        return inflight if self.report is None else max(0, inflight - self.report.ours)
+
+    @property
+    def held_bytes(self) -> int:
+        """Canonical bytes of prompts it is believed to hold."""
+        return 0 if self.holdings is None else self.holdings.held_bytes
+
+    @property
+    def live_sessions(self) -> int:
+        """Sessions at home here, seen lately."""
+        return self.home.live_sessions
+
+    @property
+    def live_tokens(self) -> int:
+        """Their tokens."""
+        return self.home.live_tokens
+
+    @property
+    def is_full(self) -> bool:
+        """At its limit of requests in flight."""
+        return self.inflight_max is not None and self.load.inflight >= self.inflight_max

@@ -1,0 +1,1 @@
+"""How a replica fares, and what that means for who is sent there."""

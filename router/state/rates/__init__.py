@@ -1,0 +1,1 @@
+"""What is learned of speeds and sizes from what engines report."""
