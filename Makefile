@@ -77,8 +77,8 @@ bench: $(ENV) ## measure the front door against HAProxy and direct, as ratios
 
 lock: $(ENV) ## resolve the locked, hashed requirement files anew
 	$(PY) -m pip install --quiet uv
-	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml -o requirements/serve.txt
-	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml --group dev -o requirements/dev.txt
+	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml --extra events --extra kubernetes -o requirements/serve.txt
+	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml --extra events --extra kubernetes --group dev -o requirements/dev.txt
 	$(PY) -m uv pip compile --quiet --no-deps --python-version 3.11 --python-platform x86_64-manylinux_2_34 --generate-hashes --no-header --no-annotate requirements/engine.in -o requirements/engine.txt
 
 clean: ## remove both environments and caches

@@ -242,7 +242,7 @@ class Router:
     async def _tick(self) -> None:
         while True:
             for replica_id in self.core.tick(now_s()):
-                _log.warning("lease-ended replica=%s", replica_id)
+                _log.warning("left replica=%s (its lease or its drain is over)", replica_id)
                 self.probes.follow_membership()
             await asyncio.sleep(_TICK_S)
 

@@ -180,6 +180,10 @@ def test_every_dependency_is_justified() -> None:
     groups = tree["dependency-groups"]
     for title, lines in (
         ("Runtime", tree["project"]["dependencies"]),
+        (
+            "Extras",
+            [line for extra in tree["project"]["optional-dependencies"].values() for line in extra],
+        ),
         ("Lint", groups["lint"]),
         ("Test", groups["test"]),
         ("Development", [line for line in groups["dev"] if isinstance(line, str)]),

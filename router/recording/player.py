@@ -23,23 +23,17 @@ from router.recording.records import (
     Arrive,
     Began,
     Blame,
-    Described,
     End,
     Finish,
     Header,
-    Heard,
-    Join,
-    Leave,
-    Observed,
     Placed,
     Refusal,
-    Renew,
     Retry,
     Stayed,
     Tick,
 )
 from router.recording.seal import name_of
-from router.state.fleet.replica import Description, Observation, ReplicaSpec
+from router.recording.telling import tell_member
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -235,7 +229,7 @@ class Player:
                 if not self._has_differed:
                     raise RecordingError(f"no request {record.ticket} is in flight")
             case _:
-                self._member(record)
+                tell_member(self.core.members, record)
         return None
 
     def _arrived(self, record: Arrive) -> Output:
@@ -266,55 +260,3 @@ class Player:
                     error = error_like(record.fault, record.code)
                 core.finish(ticket, record.outcome, now_s, usage=usage, error=error)
         return None
-
-    def _member(self, record: Join | Leave | Renew | Described | Heard | Observed) -> None:
-        members = self.core.members
-        match record:
-            case Join(now_s=now_s):
-                members.join(_spec(record), now_s)
-            case Leave(replica_id=replica_id):
-                members.leave(replica_id)
-            case Renew(now_s=now_s, replica_id=replica_id):
-                members.renew(replica_id, now_s)
-            case Heard(now_s=now_s, replica_id=replica_id, event=event):
-                members.heard(replica_id, event, now_s)
-            case Observed(replica_id=replica_id):
-                members.observed(replica_id, _observation(record))
-            case Described(replica_id=replica_id):
-                members.described(replica_id, _description(record))
-
-
-def _description(record: Described) -> Description:
-    return Description(
-        capacity_tokens=record.capacity_tokens,
-        profile=record.profile,
-        models=tuple(name_of(model) for model in record.models),
-        reports_cached=record.reports_cached,
-        adapters=tuple(name_of(name) for name in record.adapters),
-        n_caches=record.n_caches,
-    )
-
-
-def _spec(record: Join) -> ReplicaSpec:
-    return ReplicaSpec(
-        record.replica_id,
-        record.host,
-        record.port,
-        source=record.source,
-        capacity_tokens=record.capacity_tokens,
-        profile=record.profile,
-        inflight_max=record.inflight_max,
-        lease_s=record.lease_s,
-    )
-
-
-def _observation(record: Observed) -> Observation:
-    return Observation(
-        running=record.running,
-        waiting=record.waiting,
-        waiting_uncached_tokens=record.waiting_uncached_tokens,
-        seen_s=record.seen_s,
-        ours=record.ours,
-        ours_backlog_s=record.ours_backlog_s,
-        used_ratio=record.used_ratio,
-    )

@@ -8,7 +8,7 @@ decides alike.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
@@ -16,25 +16,19 @@ from router.core import RouterCore
 from router.errors import Refused
 from router.recording.chains import ChainMemory, lengths_of
 from router.recording.faults import fault_of
+from router.recording.recorded_members import RecordedMembers
 from router.recording.records import (
     Arrive,
     Began,
     Blame,
-    Described,
     Finish,
-    Heard,
-    Join,
-    Leave,
-    Observed,
     Placed,
     Refusal,
-    Renew,
     Retry,
     Stayed,
     Tick,
 )
 from router.recording.seal import name_of
-from router.state.fleet.members import Members
 
 if TYPE_CHECKING:
     import random
@@ -43,32 +37,16 @@ if TYPE_CHECKING:
     from router.dialect.base import PromptFacts, Usage
     from router.errors import RouterError, UpstreamError
     from router.policy.view import Policy, RouteRequest
-    from router.recording.records import Record
+    from router.recording.journal import Journal
     from router.recording.seal import Seal
     from router.state.estimate import Estimate
     from router.state.fleet.members import StateListener
-    from router.state.fleet.replica import Description, Observation, Replica, ReplicaSpec
-    from router.state.health.table import Event, State
     from router.state.history import Outcome, RequestRecord
     from router.state.sessions.pins import Pin
 
 _NUMBER_MAX = 1 << 53
 _NEW_SEGMENTS_MAX = 50_000
 """Of one prompt: 200 MB, or a body made to hold up the loop while its links are sealed."""
-
-
-class Journal(Protocol):
-    """Takes the records of one core, in order."""
-
-    @property
-    def is_open(self) -> bool:
-        """It takes records; once it does not, it never will again."""
-
-    def write(self, record: Record) -> None:
-        """Take one record. Never raises and never waits."""
-
-    def stop(self, reason: str) -> None:
-        """Take no more: what comes next cannot be recorded."""
 
 
 class RecordedCore(RouterCore):
@@ -89,7 +67,7 @@ class RecordedCore(RouterCore):
         self._seal = seal
         self._journal = journal
         self._chains = chains or ChainMemory()
-        self.members = _RecordedMembers(self, seal, journal, on_state)
+        self.members = RecordedMembers(self, seal, journal, on_state)
 
     @override
     def tick(self, now_s: float) -> list[str]:
@@ -229,87 +207,3 @@ def placed(ticket: Ticket, number: int) -> Placed:
         prompt_tokens=record.prompt_tokens,
         cached_tokens=record.predicted_cached_tokens,
     )
-
-
-class _RecordedMembers(Members):
-    """What outsiders tell the core of its members; the core itself uses the plain ones."""
-
-    def __init__(
-        self, core: RouterCore, seal: Seal, journal: Journal, on_change: StateListener | None
-    ) -> None:
-        super().__init__(core.fleet, core.index, core.ratio, on_change)
-        self._seal = seal
-        self._journal = journal
-
-    @override
-    def join(self, spec: ReplicaSpec, now_s: float) -> Replica:
-        if self._journal.is_open:
-            self._journal.write(
-                Join(
-                    now_s=now_s,
-                    replica_id=spec.replica_id,
-                    host=spec.host,
-                    port=spec.port,
-                    source=spec.source,
-                    capacity_tokens=spec.capacity_tokens,
-                    profile=spec.profile,
-                    inflight_max=spec.inflight_max,
-                    lease_s=spec.lease_s,
-                )
-            )
-        return super().join(spec, now_s)
-
-    @override
-    def leave(self, replica_id: str) -> bool:
-        if self._journal.is_open:
-            self._journal.write(Leave(replica_id))
-        return super().leave(replica_id)
-
-    @override
-    def renew(self, replica_id: str, now_s: float) -> Replica | None:
-        if self._journal.is_open:
-            self._journal.write(Renew(now_s, replica_id))
-        return super().renew(replica_id, now_s)
-
-    @override
-    def described(self, replica_id: str, said: Description) -> None:
-        if self._journal.is_open:
-            self._journal.write(
-                Described(
-                    replica_id=replica_id,
-                    capacity_tokens=said.capacity_tokens,
-                    profile=said.profile,
-                    models=tuple([self._seal.model(name) for name in said.models]),
-                    reports_cached=said.reports_cached,
-                    adapters=tuple([self._seal.model(name) for name in said.adapters]),
-                    n_caches=said.n_caches,
-                )
-            )
-        super().described(replica_id, said)
-
-    @override
-    def heard(self, replica_id: str, event: Event, now_s: float) -> State | None:
-        if self._journal.is_open:
-            self._journal.write(Heard(now_s, replica_id, event))
-        return super().heard(replica_id, event, now_s)
-
-    @override
-    def observed(self, replica_id: str, seen: Observation) -> None:
-        if self._journal.is_open:
-            self._journal.write(
-                Observed(
-                    replica_id=replica_id,
-                    running=seen.running,
-                    waiting=seen.waiting,
-                    waiting_uncached_tokens=seen.waiting_uncached_tokens,
-                    seen_s=seen.seen_s,
-                    ours=seen.ours,
-                    ours_backlog_s=seen.ours_backlog_s,
-                    used_ratio=seen.used_ratio,
-                )
-            )
-        super().observed(replica_id, seen)
-
-    @override
-    def expire(self, now_s: float) -> list[str]:
-        raise AssertionError("time passes in RouterCore.tick, which writes it down")

@@ -196,6 +196,22 @@ class Finish(_Record, tag=12):
     code: str | None
 
 
+class Drain(_Record, tag=13):
+    """A replica was told to drain."""
+
+    now_s: float
+    replica_id: str
+    deadline_s: float | None
+    leaves: bool
+
+
+class Undrain(_Record, tag=14):
+    """A replica that drains may take requests again."""
+
+    now_s: float
+    replica_id: str
+
+
 # What it answers
 
 
@@ -236,9 +252,9 @@ class End(_Record, tag=30):
     reason: str
 
 
-Input = (
-    Join | Leave | Renew | Described | Heard | Observed | Tick
-    | Arrive | Retry | Blame | Began | Finish
-)  # fmt: skip
+Member = Join | Leave | Renew | Described | Heard | Observed | Drain | Undrain
+"""What members are told."""
+
+Input = Member | Tick | Arrive | Retry | Blame | Began | Finish
 Output = Placed | Refusal | Stayed
 Record = Header | Input | Output | End

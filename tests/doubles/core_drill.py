@@ -46,6 +46,14 @@ _ERRORS: tuple[Callable[[], UpstreamError], ...] = (
 )
 _N_HEAD = 3
 _N_REPLICAS = 6
+_HEARD = {
+    Event.PROBE_OK: 80,
+    Event.PROBE_NOT_READY: 1,
+    Event.PROBE_FAILED: 3,
+    Event.CONNECT_FAILED: 1,
+    Event.REQUEST_FAILED: 2,
+    Event.REQUEST_OK: 6,
+}
 
 
 @dataclass
@@ -93,6 +101,7 @@ class Drill:
             (5, self._observe),
             (2, self._describe),
             (2, self._change_members),
+            (1, self._drain),
             (6, self._tick),
         ]
         weights = [weight for weight, _ in acts]
@@ -238,8 +247,16 @@ class Drill:
             self.core.members.renew(name, self.now_s)
 
     def _probe(self) -> None:
-        event = self.dice.choices(list(Event), [80, 1, 3, 1, 2, 6, 1])[0]
+        event = self.dice.choices(list(_HEARD), list(_HEARD.values()))[0]
         self.core.members.heard(self._name(), event, self.now_s)
+
+    def _drain(self) -> None:
+        dice, members = self.dice, self.core.members
+        if dice.random() < 0.5:
+            members.undrain(self._name(), self.now_s)
+            return
+        deadline_s = dice.choice((None, None, 5.0))
+        members.drain(self._name(), self.now_s, deadline_s=deadline_s, leaves=dice.random() < 0.2)
 
     def _describe(self) -> None:
         self.core.members.described(

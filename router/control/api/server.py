@@ -14,7 +14,6 @@ from router.control.api.guard import wordless
 from router.control.api.registration import registered
 from router.control.api.views import fleet_view, session_view, sessions_view
 from router.errors import ClientError
-from router.state.health.table import Event
 
 if TYPE_CHECKING:
     import ssl
@@ -138,10 +137,9 @@ class ControlApi:
 
     async def _drain(self, request: web.Request) -> web.Response:
         replica_id = request.match_info["id"]
-        replica = self._core.fleet.get(replica_id)
+        replica = self._core.members.drain(replica_id, self._now_s())
         if replica is None:
             return _unknown_replica(replica_id)
-        self._core.members.heard(replica_id, Event.DRAIN, self._now_s())
         inflight = replica.load.inflight
         return _json({"id": replica_id, "state": replica.state, "inflight": inflight})
 

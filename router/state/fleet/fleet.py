@@ -44,6 +44,7 @@ class Fleet:
         self.n_changes = 0
         self._rings = Rings()
         self._lease_due_s = inf
+        self._leaving: dict[str, Replica] = {}
         self._reported_s_min = -inf  # no load report is older
         self._has_limits = inflight_max is not None
 
@@ -68,6 +69,7 @@ class Fleet:
             has_moved = (spec.host, spec.port) != (replica.spec.host, replica.spec.port)
             if has_moved or replica.state is State.DRAINING:
                 replica.state = State.STARTING
+                self.plan_leave(replica, leaves=False, until_s=None)
             if has_moved:
                 self.describe(replica)
                 replica.observed = replica.report = None
@@ -84,6 +86,7 @@ class Fleet:
     def leave(self, replica_id: str) -> Replica | None:
         """Forget a replica."""
         replica = self._replicas.pop(replica_id, None)
+        self._leaving.pop(replica_id, None)
         if replica is not None:
             self._offers.change(replica.serves, None)
         self._rings = Rings(sorted(self._replicas))
@@ -108,7 +111,25 @@ class Fleet:
         if replica.lease_until_s is not None:
             self._lease_due_s = min(self._lease_due_s, replica.lease_until_s)
 
-    def leases_ended(self, now_s: float) -> list[str]:
+    def plan_leave(self, replica: Replica, leaves: bool, until_s: float | None) -> None:  # noqa: FBT001
+        """Whether a replica that drains leaves when it is empty, and when at the latest."""
+        replica.leaves_drained, replica.drain_until_s = leaves, until_s
+        if leaves or until_s is not None:
+            self._leaving[replica.replica_id] = replica
+        else:
+            self._leaving.pop(replica.replica_id, None)
+
+    def ended(self, now_s: float) -> list[str]:
+        """The replicas whose lease ran out or whose drain is over, by id."""
+        drained = [
+            r.replica_id
+            for r in self._leaving.values()
+            if (r.leaves_drained and not r.load.inflight)
+            or (r.drain_until_s is not None and r.drain_until_s <= now_s)
+        ]
+        return sorted({*drained, *self._leases_ended(now_s)})
+
+    def _leases_ended(self, now_s: float) -> list[str]:
         """The replicas whose lease ran out, by id; looks at none before the first may have."""
         if now_s <= self._lease_due_s:
             return []

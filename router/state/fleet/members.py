@@ -64,6 +64,35 @@ class Members:
         self._index.forget(replica_id)
         return self._fleet.leave(replica_id) is not None
 
+    def drain(
+        self,
+        replica_id: str,
+        now_s: float,
+        *,
+        deadline_s: float | None = None,
+        leaves: bool = False,
+    ) -> Replica | None:
+        """Send a replica no new requests. None if it is not known.
+
+        ``leaves``: it is removed once nothing of ours is in flight there. ``deadline_s`` from now it
+        is removed whatever runs there, which goes on to its end. Asked again, the last word counts.
+        """
+        replica = self._fleet.get(replica_id)
+        if replica is not None:
+            self._note(replica, Event.DRAIN, now_s)
+            self._fleet.plan_leave(
+                replica, leaves, None if deadline_s is None else now_s + deadline_s
+            )
+        return replica
+
+    def undrain(self, replica_id: str, now_s: float) -> Replica | None:
+        """A replica that drains may take requests again, once it is seen ready. None if not known."""
+        replica = self._fleet.get(replica_id)
+        if replica is not None:
+            self._note(replica, Event.UNDRAIN, now_s)
+            self._fleet.plan_leave(replica, leaves=False, until_s=None)
+        return replica
+
     def renew(self, replica_id: str, now_s: float) -> Replica | None:
         """A heartbeat: the lease starts anew. None if the replica is not known."""
         replica = self._fleet.get(replica_id)
@@ -86,8 +115,9 @@ class Members:
     def heard(self, replica_id: str, event: Event, now_s: float) -> State | None:
         """A probe or a request told about a replica's health; answers the state before."""
         replica = self._fleet.get(replica_id)
-        if replica is None:
-            return None
+        return None if replica is None else self._note(replica, event, now_s)
+
+    def _note(self, replica: Replica, event: Event, now_s: float) -> State:
         before = self._fleet.follow(replica, event)
         if event is _PROBE_OK:
             replica.ready_s = now_s
@@ -96,10 +126,10 @@ class Members:
             return before
         if after is State.DOWN:
             # The process is gone or hung: what it held in memory will not be there again.
-            self._index.clear(replica_id)
+            self._index.clear(replica.replica_id)
             self._fleet.set_foreign(replica, 0, 0.0)
         if self._on_change is not None:
-            self._on_change(replica_id, before, after, event)
+            self._on_change(replica.replica_id, before, after, event)
         return before
 
     @property
@@ -199,7 +229,7 @@ class Members:
         counters.lost_bytes += self._index.lost(replica.replica_id, used)
 
     def expire(self, now_s: float) -> list[str]:
-        """Remove the replicas whose lease ran out; answer their ids. Old load reports are dropped."""
+        """Remove the replicas whose lease or drain is over; answer their ids. Old load reports are dropped."""
         # The ratio that turns tokens into the index's bytes is learned as requests end.
         ratio = self._ratio.mean_bytes_per_token
         if abs(ratio - self._index.bytes_per_token) > _RATIO_STEP * ratio:
@@ -207,7 +237,7 @@ class Members:
             for replica in self._fleet.replicas():
                 self._set_capacity(replica)
         self._fleet.forget_reports(now_s, kept_s=_OBSERVATION_S_MAX)
-        ended = self._fleet.leases_ended(now_s)
+        ended = self._fleet.ended(now_s)
         for replica_id in ended:
             self.leave(replica_id)
         return ended

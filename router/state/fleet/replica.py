@@ -104,6 +104,8 @@ class Replica:
 
     ``observed`` is its last load report, ``report`` the same until it is too old to be believed.
     ``serves`` names its models and adapters, nothing until it has said.
+    ``drain_until_s`` is when a drain ends with its removal at the latest, None for never;
+    ``leaves_drained``: it is removed as soon as a drain has left nothing of ours in flight there.
     ``replica_id`` is its spec's and ``prefill_s`` its rate's (seconds to prefill so many new tokens behind
     so many cached ones): both never change.
     """
@@ -116,6 +118,8 @@ class Replica:
     capacity_tokens: int = _CAPACITY_TOKENS_UNKNOWN
     inflight_max: int | None = None
     lease_until_s: float | None = None
+    drain_until_s: float | None = None
+    leaves_drained: bool = False
     ready_s: float | None = None
     holdings: Holdings | None = None
     observed: Observation | None = None

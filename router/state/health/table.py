@@ -33,6 +33,7 @@ class Event(StrEnum):
     REQUEST_FAILED = "request-failed"
     REQUEST_OK = "request-ok"
     DRAIN = "drain"
+    UNDRAIN = "undrain"
 
 
 _S = State
@@ -59,12 +60,13 @@ TABLE: Final[dict[tuple[State, Event], State]] = {
     (_S.DOWN, Event.PROBE_OK): _S.READY,
     (_S.DOWN, Event.PROBE_NOT_READY): _S.STARTING,
     (_S.DOWN, Event.DRAIN): _S.DRAINING,
+    (_S.DRAINING, Event.UNDRAIN): _S.STARTING,
 }
 """Every move; an event that is not listed for a state changes nothing.
 
 A replica that says it is not ready (503) is believed whatever its running requests do: SGLang still
 answers while it drains. A refused connection means the process is gone. Draining is left only by
-removal or a new registration.
+removal, a new registration, or on being told.
 """
 
 

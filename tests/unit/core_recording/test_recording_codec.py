@@ -26,6 +26,7 @@ from router.recording.records import (
     Began,
     Blame,
     Described,
+    Drain,
     End,
     Finish,
     Header,
@@ -39,6 +40,7 @@ from router.recording.records import (
     Retry,
     Stayed,
     Tick,
+    Undrain,
 )
 from router.state.health.table import Event
 from router.state.history import Outcome
@@ -88,6 +90,8 @@ RECORDS = st.one_of(
     st.builds(
         Placed, _int, st.lists(_text, max_size=4).map(tuple), _text, st.none() | _text, _int, _int
     ),
+    st.builds(Drain, _seconds, _text, st.none() | _seconds, st.booleans()),
+    st.builds(Undrain, _seconds, _text),
     st.builds(Refusal, _text, st.none() | _seconds),
     st.builds(Stayed, _int),
 )  # fmt: skip
