@@ -206,7 +206,18 @@ class Polls:
         used_ratio = used / replica.facts.capacity_tokens
         core.members.observed(
             replica_id,
-            Observation(running, waiting, uncached, now_s, ours, backlog_s, used_ratio),
+            Observation(
+                running,
+                waiting,
+                uncached,
+                now_s,
+                ours,
+                backlog_s,
+                used_ratio,
+                (report.at_s,),
+                report.total_prefill_uncached_tokens,
+                int(report.total_prefill_busy_s * 1e6),
+            ),
         )
         return (
             not (ours or running or waiting or uncached or used)

@@ -31,8 +31,8 @@ from tests.doubles.scripted_replica import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from router.core import Ticket
     from router.dialect.base import Dialect, PromptFacts
+    from router.ticket import Ticket
 
 CODEX: Final = "User-Agent: codex_cli_rs/0.99.0\r\n"
 CLAUDE: Final = "User-Agent: claude-cli/2.1.99 (external, cli)\r\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from router.dialect.clients.agents import manners_of
 from router.edge.bounds.holding import Wait, wait_s
@@ -12,11 +12,10 @@ from router.edge.bounds.tries import costs_work, may_go_on, may_have_started, ma
 from router.edge.context import Pressure
 from router.edge.exchange.opening import opened
 from router.errors import Refused, UpstreamStatus
-from router.state.health.table import State
+from router.state.health.table import KEEPING, TAKING
 from router.state.history import Outcome
 
 if TYPE_CHECKING:
-    from router.core import Ticket
     from router.dialect.base import Dialect, PromptFacts, Usage
     from router.dialect.clients.agents import Manners
     from router.edge.bounds.holding import Waiter
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
     from router.edge.exchange.tenancy import Visit
     from router.errors import RouterError, UpstreamError
     from router.framing.events import RequestHead
+    from router.ticket import Ticket
+
+_ANSWERING: Final = TAKING | KEEPING
 
 
 class Move(Enum):
@@ -139,7 +141,7 @@ class Placement:
         if door.core.retry(ticket, error, now_s):
             return Move.MOVED
         replica = door.core.fleet.get(ticket.replica_id)
-        is_there = replica is not None and replica.state in (State.READY, State.SUSPECT)
+        is_there = replica is not None and replica.state in _ANSWERING
         if not is_there or not may_repeat(error):
             return Move.STAYS
         door.observer.noted(Pressure.REPEATED)

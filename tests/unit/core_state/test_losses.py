@@ -16,7 +16,8 @@ from tests.doubles.core_rig import make_core
 from tests.doubles.prompts import prompt
 
 if TYPE_CHECKING:
-    from router.core import RouterCore, Ticket
+    from router.core import RouterCore
+    from router.ticket import Ticket
 
 HEAD = [1, 2, 3, 4]
 
