@@ -47,6 +47,7 @@ class Placement:
     __slots__ = (
         "_door",
         "_manners",
+        "_n_left",
         "_n_started",
         "_request",
         "_request_id",
@@ -72,7 +73,7 @@ class Placement:
         self.dialect = dialect
         self._request = request
         self._manners: Manners | None = None
-        self._n_started = 0
+        self._n_started = self._n_left = 0
         self.wait: Wait | None = None
         self.facts: PromptFacts | None = None
         self.ticket: Ticket | None = None
@@ -147,6 +148,17 @@ class Placement:
         door.observer.noted(Pressure.REPEATED)
         self.again_s = now_s + door.limits.retry.backoff_s
         return Move.LATER
+
+    @property
+    def may_leave(self) -> bool:
+        """It has not begun where nothing moves, and somebody else may take it; said once a try."""
+        ticket = self.ticket
+        if ticket is None or not ticket.entry.load.is_lost or self._n_left == ticket.n_tries:
+            return False
+        if not self._door.core.has_elsewhere(ticket):
+            return False
+        self._n_left = ticket.n_tries
+        return True
 
     def finish(
         self, outcome: Outcome, *, usage: Usage | None = None, error: RouterError | None = None

@@ -19,7 +19,7 @@ class Load:
 
     ``prefill_tokens`` are those to be computed of the requests that have not begun to answer;
     ``given_tokens`` the most of them since the replica's last report, ``deepest_tokens`` the longest
-    request since it was last idle. ``heard_s`` is when an answer last brought something, as the edge's
+    request since a report found none of ours there. ``heard_s`` is when an answer last brought something, as the edge's
     timer has seen; ``is_lost``: the replica stands still or is gone, and what has not begun should go elsewhere.
     """
 
@@ -156,11 +156,9 @@ class Ledger:
             load.backlog_us -= entry.prefill_us
             load.prefill_tokens -= entry.prefill_tokens
         self.changed[entry.replica_id] = None
-        if not load.inflight:
-            load.deepest_tokens = 0
-            if entry.replica_id in self._leaving:
-                self._leaving.discard(entry.replica_id)
-                del self._loads[entry.replica_id]
+        if not load.inflight and entry.replica_id in self._leaving:
+            self._leaving.discard(entry.replica_id)
+            del self._loads[entry.replica_id]
         key = (entry.session_key, entry.replica_id)
         left = self._sessions[key] - 1
         if left:

@@ -28,10 +28,13 @@ def observed(replica: Replica, seen: Observation, *, fleet: Fleet, conduct: Cond
     if replica.progress.reported(seen.stamp, now_s):
         load = replica.load
         load.given_tokens = load.prefill_tokens
+        if not load.inflight:
+            load.deepest_tokens = 0
         replica.observed = replica.report = seen
         _foreign(replica, seen, fleet)
         _learn(replica, seen, fleet)
-        if replica.state is State.STALLED:
+    if replica.state is State.STALLED:
+        if not _is_stalled(replica, seen.heard_s, now_s):
             conduct.heard(replica, Event.MOVE, now_s)
     elif replica.state in _WATCHED and _is_stalled(replica, seen.heard_s, now_s):
         conduct.heard(replica, Event.STALL, now_s)
