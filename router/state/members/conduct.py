@@ -37,6 +37,8 @@ _LOST: Final = frozenset((State.STALLED, State.DOWN))
 
 _CAPACITY_STATUSES: Final = frozenset((429, 503))
 _SERVER_FAULT: Final = 500
+_OWN_CODE: Final = "saturated"
+"""The router itself had no room for the connection."""
 _FULL_S: Final = 1.0
 """How long a replica that turned a request away counts as full, if none of its requests ends before."""
 
@@ -64,8 +66,10 @@ class Conduct:
         return self._follow(replica, judged, now_s)
 
     def failed(self, replica: Replica, error: UpstreamError, now_s: float) -> None:
-        """A request failed there. Being full is no fault of its health."""
+        """A request failed there. Being full is no fault of its health, and what the router lacks none of it."""
         replica.counters.failures += 1
+        if error.code == _OWN_CODE:
+            return
         standing = replica.standing
         if isinstance(error, UpstreamStatus):
             if error.http_status in _CAPACITY_STATUSES:
