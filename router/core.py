@@ -20,6 +20,7 @@ from router.state.fleet.fleet import Fleet
 from router.state.fleet.homes import home_after, is_usable, reason_of
 from router.state.fleet.ledger import Ledger
 from router.state.history import History, Outcome, RequestRecord
+from router.state.members.answers import Return
 from router.state.members.members import Members
 from router.state.rates.tokens import AnswerShare, TokenRatio
 from router.state.sessions.pins import Pins
@@ -142,7 +143,12 @@ class RouterCore:
         replica, entry = self._place(request, record, ranking, None)
         held, continues_it = guess.cached_tokens, guess.continues
         marks = held.marks(replica.replica_id, replica.holdings)
-        ticket = Ticket(record, facts, request, held, entry, continues_it, replica.spec, marks)
+        back = None
+        if continues_it and pin is not None and home_id == replica.replica_id:
+            back = Return(now_s - pin.used_s, pin.prompt_tokens)
+        ticket = Ticket(
+            record, facts, request, held, entry, continues_it, replica.spec, marks, back
+        )
         self._bind(ticket, pin, now_s)
         if record.reason == "split":
             self.history.totals.splits += 1
@@ -321,7 +327,8 @@ class RouterCore:
             facts.model, facts.dialect, prompt_bytes=prompt_bytes, prompt_tokens=prompt_tokens
         )
         if cached_tokens is not None and replica is not None:
-            self._members.reported(replica, record, ticket.held, ticket.marks)
+            back = ticket.back if record.n_tries == 1 else None
+            self._members.reported(replica, record, ticket.held, ticket.marks, back)
         pin = self.pins.get(record.session_key)
         if pin is None or ticket.request.is_auxiliary or not chain:
             return

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from router.state.fleet.ledger import Entry
     from router.state.fleet.replica import ReplicaSpec
     from router.state.history import RequestRecord
+    from router.state.members.answers import Return
 
 _FREE: Final = Price()
 
@@ -24,7 +25,8 @@ class Ticket:
     """One placed request, from ``arrive`` to ``finish``; drivers only read it.
 
     ``spec`` is how to reach the replica that has it; ``place`` where the prefix index has its prompt,
-    once that is computed; ``marks`` when the replica last used what it held of it.
+    once that is computed; ``marks`` when the replica last used what it held of it; ``back`` is there where
+    the session goes on at its home.
     """
 
     record: RequestRecord
@@ -35,6 +37,7 @@ class Ticket:
     continues: bool
     spec: ReplicaSpec
     marks: tuple[Mark, ...]
+    back: Return | None = None
     tried: tuple[str, ...] = ()
     is_over: bool = False
     place: Node | None = None

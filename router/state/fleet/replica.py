@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from router.state.cache.keeping import Keeping
 from router.state.health.progress import Progress
 from router.state.health.standing import Standing
 from router.state.health.table import State
@@ -153,6 +154,7 @@ class Replica:
     learner: PrefillLearner = field(default_factory=PrefillLearner)
     standing: Standing = field(default_factory=Standing)
     progress: Progress = field(default_factory=Progress)
+    keeping: Keeping = field(default_factory=Keeping)
     allowance: int | None = None
     full_s: float = 0.0
     capacity_tokens: int = _CAPACITY_TOKENS_UNKNOWN

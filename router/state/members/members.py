@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from router.errors import Refused
-from router.state.cache.losses import lost_since
+from router.state.cache.keeping import Keeping
 from router.state.health.table import Event, State
+from router.state.members.answers import answered
 from router.state.members.conduct import Conduct
 from router.state.members.reports import observed
 from router.state.rates.learner import PrefillLearner
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from router.state.fleet.fleet import Fleet
     from router.state.fleet.replica import Description, Observation, Replica, ReplicaSpec
     from router.state.history import RequestRecord
+    from router.state.members.answers import Return
     from router.state.members.conduct import StateListener
     from router.state.rates.prefill import PrefillRate
     from router.state.rates.tokens import TokenRatio
@@ -106,9 +108,11 @@ class Members:
             return
         if said.started and replica.started and said.started != replica.started:
             self._index.clear(replica_id)  # another process, behind the same address
+            replica.keeping = Keeping()
         replica.started = said.started or replica.started
         if said.capacity_tokens and not replica.spec.capacity_tokens:
-            replica.capacity_tokens = replica.stated_tokens = said.capacity_tokens
+            replica.stated_tokens = said.capacity_tokens
+            replica.capacity_tokens = int(said.capacity_tokens * replica.keeping.factor)
         replica.chunk_tokens = said.chunk_tokens
         self._set_start_rate(replica, replica.spec.rate or said.rate)
         replica.profile = replica.spec.profile or said.profile
@@ -179,36 +183,17 @@ class Members:
             observed(replica, seen, fleet=self._fleet, conduct=self.conduct)
 
     def reported(
-        self, replica: Replica, record: RequestRecord, held: Held, marks: tuple[Mark, ...]
+        self,
+        replica: Replica,
+        record: RequestRecord,
+        held: Held,
+        marks: tuple[Mark, ...],
+        back: Return | None,
     ) -> None:
-        """A replica told how much of a prompt it had: if that is less than believed, believe less."""
-        reported_tokens, prompt_tokens = (
-            record.reported_cached_tokens,
-            record.reported_prompt_tokens,
-        )
-        if reported_tokens is None or not prompt_tokens:
-            return
-        new_tokens = prompt_tokens - reported_tokens
-        replica.learner.computed(
-            new_tokens, replica.start_rate.prefill_s(new_tokens, reported_tokens)
-        )
-        counters = replica.counters
-        counters.predicted_tokens += record.predicted_cached_tokens
-        counters.missed_tokens += abs(record.predicted_cached_tokens - reported_tokens)
-        if replica.n_caches > 1:
-            return
-        used = lost_since(
-            held,
-            marks,
-            believed_tokens=record.predicted_cached_tokens,
-            reported_tokens=reported_tokens,
-            # Where a prompt is larger than its bytes told (an image), the surplus is in what is new.
-            scale=min(1.0, prompt_tokens / max(1, record.prompt_tokens)),
-        )
-        if used is None:
-            return
-        counters.cache_losses += 1
-        counters.lost_bytes += self._index.lost(replica.replica_id, used)
+        """A replica's answer told how much of a prompt it had: see ``answered``."""
+        if answered(replica, record, held, marks, index=self._index, back=back):
+            replica.capacity_tokens = int(replica.stated_tokens * replica.keeping.factor)
+            self._set_capacity(replica)
 
     def expire(self, now_s: float) -> list[str]:
         """Remove the replicas whose lease or drain is over; answer their ids. Old load reports are dropped."""
@@ -219,11 +204,22 @@ class Members:
             for replica in self._fleet.replicas():
                 self._set_capacity(replica)
         self.conduct.tick(now_s)
+        self._forget_idle(now_s)
         self._fleet.forget_reports(now_s, kept_s=_OBSERVATION_S_MAX)
         ended = self._fleet.ended(now_s)
         for replica_id in ended:
             self.leave(replica_id)
         return ended
+
+    def _forget_idle(self, now_s: float) -> None:
+        """What a replica keeps for a while only is no longer believed to be there after that."""
+        index = self._index
+        if not index.ages.mark(now_s, index.n_uses):
+            return
+        for replica in self._fleet.replicas():
+            lifetime_s = replica.keeping.lifetime_s
+            if lifetime_s is not None and (used := index.ages.until(now_s - lifetime_s)):
+                index.lost(replica.replica_id, used)
 
     def _set_start_rate(self, replica: Replica, told: PrefillRate | None) -> None:
         """What a replica's profile says of its speed counts until its counters say more."""
