@@ -149,6 +149,8 @@ class RouterCore:
         ticket = Ticket(
             record, facts, request, held, entry, continues_it, replica.spec, marks, back
         )
+        if is_turn:
+            ticket.job = replica.learner.given(*_prefill_of(record))
         self._bind(ticket, pin, now_s)
         if record.reason == "split":
             self.history.totals.splits += 1
@@ -185,6 +187,9 @@ class RouterCore:
         replica, _ = self._place(request, record, ranking, ticket.entry)
         ticket.spec, ticket.held = replica.spec, request.cached_tokens
         ticket.marks = ticket.held.marks(replica.replica_id, replica.holdings)
+        if ticket.job is not None:
+            ticket.job.is_gone = True
+            ticket.job = replica.learner.given(*_prefill_of(record))
         self._bind(ticket, pin, now_s)
         return True
 
@@ -205,6 +210,8 @@ class RouterCore:
         if ticket.is_over or record.began_s is not None or not record.is_turn:
             return
         record.began_s = now_s
+        if ticket.job is not None:
+            ticket.job.has_begun = True
         self.ledger.began(ticket.entry)
         ticket.place = self.index.hold(
             record.replica_id, facts.chain, facts.ends_bytes, ticket.held.place
@@ -227,6 +234,8 @@ class RouterCore:
         if ticket.is_over:
             return record
         ticket.is_over = True
+        if ticket.job is not None:
+            ticket.job.is_gone = not ticket.job.has_begun
         self.ledger.close(ticket.entry)
         record.outcome, record.ended_s = outcome, now_s
         replica = self.fleet.get(record.replica_id)
@@ -348,3 +357,9 @@ class RouterCore:
         pin.tail, pin.tail_segments, pin.place = chain[-1], len(chain), ticket.place
         pin.prompt_bytes, pin.prompt_tokens = prompt_bytes, prompt_tokens
         pin.output_tokens = output_tokens
+
+
+def _prefill_of(record: RequestRecord) -> tuple[int, int]:
+    """The tokens that a placed request has computed, and those they are computed behind."""
+    cached_tokens = record.predicted_cached_tokens
+    return record.prompt_tokens - cached_tokens, cached_tokens

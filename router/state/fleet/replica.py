@@ -149,7 +149,6 @@ class Replica:
     home: HomeTotals
     state: State = State.STARTING
     rate: PrefillRate = field(default_factory=PrefillRate)
-    start_rate: PrefillRate = field(default_factory=PrefillRate)
     is_rate_told: bool = False
     learner: PrefillLearner = field(default_factory=PrefillLearner)
     standing: Standing = field(default_factory=Standing)
@@ -254,7 +253,7 @@ class Replica:
     @property
     def is_rate_known(self) -> bool:
         """How fast it computes was told or learned."""
-        return self.is_rate_told or self.learner.factor is not None
+        return self.is_rate_told or self.learner.rate is not None
 
     @property
     def is_full(self) -> bool:

@@ -223,12 +223,12 @@ class Members:
 
     def _set_start_rate(self, replica: Replica, told: PrefillRate | None) -> None:
         """What a replica's profile says of its speed counts until its counters say more."""
-        if told is None or told == replica.start_rate:
-            replica.is_rate_told = replica.is_rate_told or told is not None
+        if told is None:
             return
-        replica.start_rate, replica.is_rate_told = told, True
-        replica.learner = PrefillLearner()
-        self._fleet.set_rate(replica, told)
+        replica.is_rate_told = True
+        if told != replica.learner.start:
+            replica.learner = PrefillLearner(told)
+            self._fleet.set_rate(replica, told)
 
     def _set_capacity(self, replica: Replica) -> None:
         """The index keeps a replica's capacity in the bytes it counts in."""
