@@ -54,31 +54,32 @@ async def access(kubeconfig: str | None, account: str = ACCOUNT) -> Access:
     Raises:
         NoAccess: the files are not there, or do not say it.
     """
-    return await asyncio.to_thread(_read, kubeconfig, account)
-
-
-def _read(kubeconfig: str | None, account: str) -> Access:
     config: Any = importlib.import_module("kubernetes_asyncio.config")
     client: Any = importlib.import_module("kubernetes_asyncio.client.configuration")
     found = client.Configuration()
-    namespace = "default"
     try:
         if kubeconfig is None:
-            config.load_incluster_config(
-                found,
-                try_refresh_token=False,
-                token_filename=f"{account}/token",
-                cert_filename=f"{account}/ca.crt",
-            )
-            namespace = Path(account, "namespace").read_text(encoding="utf-8").strip()
+            namespace = await asyncio.to_thread(_of_pod, config, found, account)
         else:
-            # A coroutine, as it may run a program that makes a token; this is a thread of its own.
-            asyncio.run(config.load_kube_config(kubeconfig, client_configuration=found))
-            _, chosen = config.list_kube_config_contexts(kubeconfig)
-            namespace = chosen["context"].get("namespace", namespace)
-        return _access(found, namespace)
+            # A coroutine that reads files, and may run a program that makes a token: not on this loop.
+            loading = config.load_kube_config(kubeconfig, client_configuration=found)
+            await asyncio.to_thread(asyncio.run, loading)
+            _, chosen = await asyncio.to_thread(config.list_kube_config_contexts, kubeconfig)
+            namespace = chosen["context"].get("namespace", "default")
+        return await asyncio.to_thread(_access, found, namespace)
     except Exception as failure:  # noqa: BLE001  (the libraries raise whatever a file makes them)
         raise NoAccess(f"{type(failure).__name__}: {failure}"[:300]) from None
+
+
+def _of_pod(config: Any, found: Any, account: str) -> str:  # noqa: ANN401  (the extra may be missing)
+    """Read the pod's own account into a configuration; answers its namespace."""
+    config.load_incluster_config(
+        found,
+        try_refresh_token=False,
+        token_filename=f"{account}/token",
+        cert_filename=f"{account}/ca.crt",
+    )
+    return Path(account, "namespace").read_text(encoding="utf-8").strip()
 
 
 def _access(found: Any, namespace: str) -> Access:  # noqa: ANN401  (the extra may be missing)
