@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -18,6 +17,7 @@ from aiohttp import web
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 PATH = "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
 TOKEN = "token-of-the-router"
@@ -159,17 +159,23 @@ class Cluster:
 
     async def _stream(self, answer: web.StreamResponse, request: web.Request, seen: int) -> None:
         while True:
-            async with self._news:
-                await self._news.wait_for(
-                    lambda: not self.hangs and (self.version > seen or self.cut_at)
-                )
-                due = [row for row in self.history if row[0] > seen]
-                seen = self.version
+            due = await self._due(seen)
+            seen = self.version
             if not due:
                 await self._send(answer, request, "BOOKMARK", {"metadata": {}})
             for _, kind, each in due:
                 for _ in range(self.copies):
                     await self._send(answer, request, kind, each)
+
+    async def _due(self, seen: int) -> list[tuple[int, str, dict[str, Any]]]:
+        """What happened after a version, as soon as something has; nothing if a line is to be cut."""
+
+        def has_news() -> bool:
+            return not self.hangs and (self.version > seen or self.cut_at > 0)
+
+        async with self._news:
+            await self._news.wait_for(has_news)
+            return [row for row in self.history if row[0] > seen]
 
     async def _send(
         self, answer: web.StreamResponse, request: web.Request, kind: str, each: dict[str, Any]

@@ -28,7 +28,7 @@ WAIT_S_MAX = 8.0
 async def until(holds: Callable[[], bool]) -> None:
     """Poll a condition that a task or another process makes true."""
     async with asyncio.timeout(WAIT_S_MAX):
-        while not holds():
+        while not holds():  # noqa: ASYNC110  (what is waited for has no event in common)
             await asyncio.sleep(0.005)
 
 

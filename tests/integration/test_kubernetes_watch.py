@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import json
 import random
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import kubernetes_asyncio.config  # noqa: F401  (it takes its time, which is no fault of the loop's)
@@ -12,17 +13,20 @@ import pytest
 
 from router.control.discovery.feed import Backoff
 from router.control.discovery.kubernetes import KubernetesSource
-from tests.doubles.cluster import TOKEN, Cluster, endpoint, running_cluster, slice_of
+from tests.doubles.certificates import Authority
+from tests.doubles.cluster import TOKEN, endpoint, running_cluster, slice_of
 from tests.doubles.discovered import Discovered, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 
 @contextlib.asynccontextmanager
 async def watching(
-    path: str, services: tuple[str, ...] = ("sglang",), **settings: Any
+    path: str | None,
+    services: tuple[str, ...] = ("sglang",),
+    **settings: Any,  # noqa: ANN401  (the source's own)
 ) -> AsyncIterator[Discovered]:
     found = Discovered()
     backoff = Backoff(random.Random(0), first_s=0.01, longest_s=0.05)
@@ -35,8 +39,8 @@ async def watching(
 
 
 @pytest.fixture
-def pods() -> Iterator[list[dict[str, Any]]]:
-    yield [endpoint("10.0.0.1", "p-1"), endpoint("10.0.0.2", "p-2")]
+def pods() -> list[dict[str, Any]]:
+    return [endpoint("10.0.0.1", "p-1"), endpoint("10.0.0.2", "p-2")]
 
 
 async def test_endpoints_are_listed_then_watched(
@@ -266,7 +270,31 @@ async def test_a_server_that_is_away_is_asked_again(
             await found.until_named("p-1", "p-2")
 
 
-def test_a_cluster_double_counts_its_versions() -> None:
-    cluster = Cluster()
-    asyncio.run(cluster.put(slice_of("s")))
-    assert cluster.slices["s"]["metadata"]["resourceVersion"] == f"{cluster.version}"
+async def test_a_pod_uses_its_own_account_and_its_tokens_as_they_are_rotated(
+    tmp_path: Path, pods: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("server")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pair.cert, pair.key)
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "namespace").write_text("ai\n")
+    (account / "token").write_text("first")
+    async with running_cluster(tmp_path, tls) as (cluster, _):
+        server = json.loads((tmp_path / "kubeconfig").read_text())["clusters"][0]["cluster"][
+            "server"
+        ]
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", server.rpartition(":")[2])
+        await cluster.put(slice_of("s-1", *pods))
+        async with watching(None, account=str(account)) as found:
+            await found.until_failed()  # there is no CA yet
+            assert cluster.asked == []
+            (account / "ca.crt").symlink_to(authority.cert)
+            await found.until_named("p-1", "p-2")
+            await until(lambda: cluster.n_open == 1)
+            (account / "token").write_text("second")
+            await cluster.end_watches()
+            await until(lambda: len(cluster.watches) == 2)
+            assert cluster.tokens == ["Bearer first", "Bearer first", "Bearer second"]

@@ -66,13 +66,17 @@ class Feed:
             health.is_failing = False
             _log.info("source-recovered source=%s", self._name)
 
-    def failed(self, reason: str) -> None:
-        """The source could not be read: what it said stands. Logged once until it can be again."""
+    def failed(self, reason: str = "") -> None:
+        """The source could not be read: what it said stands. Logged once until it can be again.
+
+        Without a reason, who tried to read it has logged that.
+        """
         health = self._health
         health.failures += 1
         if not health.is_failing:
             health.is_failing = True
-            _log.warning("source-failed source=%s kept=previous reason=%r", self._name, reason)
+            if reason:
+                _log.warning("source-failed source=%s kept=previous reason=%r", self._name, reason)
 
 
 class Backoff:

@@ -89,6 +89,6 @@ def watched_replicas(path: str, outlet: Outlet) -> Watched:
         if is_usable:
             feed.heard()
         else:
-            feed.failed("the file cannot be used; reload-refused says why")
+            feed.failed()
 
     return Watched("replicas", (path,), partial(replicas_in, path), use, looked_at)
