@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("homeport.discovery")
 GROUP: Final = "discovery.k8s.io"
 RESOURCE: Final = "endpointslices"
+VERBS: Final = ("list", "watch")
+"""What the router's account must be allowed; ``deploy/k8s/rbac.yaml`` grants it."""
 _LABEL: Final = "kubernetes.io/service-name"
 _PAGE: Final = 500
 _PAGES_MAX: Final = 100
@@ -260,7 +262,7 @@ def _demand_ok(code: int, body: bytes) -> None:
     except (msgspec.DecodeError, RecursionError):
         said = ""
     hint = (
-        f"; the router's account needs get, list and watch on {RESOURCE}.{GROUP}"
+        f"; the router's account needs {' and '.join(VERBS)} on {RESOURCE}.{GROUP}"
         if code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
         else ""
     )
