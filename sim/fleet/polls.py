@@ -16,7 +16,7 @@ nothing that a decision can depend on, and is woken when that may end:
   nothing. The process's start wakes the poll.
 
 Phases are kept: the answers after waking come at the times at which they would have come, and an answer
-that was under way at that moment is delivered. Where an answer takes a period or longer, polls never sleep.
+that was under way at that moment, or else the last one before it, is delivered: a report's age is judged. Where an answer takes a period or longer, polls never sleep.
 An answer of a ready replica that the router holds ready is not told to its health table, whose state it
 would not change.
 """
@@ -67,7 +67,11 @@ class Poll:
 
 
 class Polls:
-    """All polls of one router. ``catch_up`` is called before the core is told anything."""
+    """All polls of one router.
+
+    ``catch_up`` is called before the core is told anything, ``on_lost`` when a poll brought to light that a
+    replica stands still.
+    """
 
     def __init__(
         self,
@@ -78,6 +82,7 @@ class Polls:
         delay_s: float,
         dice: random.Random,
         catch_up: Callable[[float], None],
+        on_lost: Callable[[SimReplica], None],
         can_sleep: bool = True,
     ) -> None:
         assert period_s > 0.0, f"polls {period_s} s apart"
@@ -88,6 +93,7 @@ class Polls:
         self._delay_s = delay_s
         self._dice = dice
         self._catch_up = catch_up
+        self._on_lost = on_lost
         self._can_sleep = can_sleep and delay_s < period_s
         self._polls: dict[int, Poll] = {}
 
@@ -135,6 +141,10 @@ class Polls:
                 report = None if poll.was_refused else LoadReport(asked_s)
                 kernel.at(heard_s, _DELIVERY, self._hear, (poll, report))
                 return
+            if not poll.was_refused:
+                # The last that came while it slept: an idle engine's, of before whatever wakes the poll.
+                idle = Observation(0, 0, 0, heard_s, stamp=(asked_s,))
+                self._core.members.observed(poll.replica.replica_id, idle)
         poll.n = n
         kernel.at(poll.phase_s + n * self._period_s, _POLL, self._ask, poll)
 
@@ -206,8 +216,21 @@ class Polls:
         used_ratio = used / replica.facts.capacity_tokens
         core.members.observed(
             replica_id,
-            Observation(running, waiting, uncached, now_s, ours, backlog_s, used_ratio),
+            Observation(
+                running,
+                waiting,
+                uncached,
+                now_s,
+                ours,
+                backlog_s,
+                used_ratio,
+                (report.at_s,),
+                report.total_prefill_uncached_tokens,
+                int(report.total_prefill_busy_s * 1e6),
+            ),
         )
+        if known.load.is_lost:
+            self._on_lost(replica)
         return (
             not (ours or running or waiting or uncached or used)
             and known.state is _READY
