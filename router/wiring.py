@@ -43,7 +43,7 @@ from router.recording.seal import Seal
 from router.state.fleet.addresses import parse_url
 from router.state.fleet.names import ModelNames
 from router.state.fleet.replica import ReplicaSpec
-from router.state.fleet.roster import Offer, Roster, Source
+from router.state.members.roster import Offer, Roster, Source
 from router.tasks import spawn
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from router.control.discovery.feed import Outlet
 from router.core import RouterCore
 from router.obs.sources import SourceCounts
 from router.policy import registry
-from router.state.fleet.roster import Roster
+from router.state.members.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from router.core import RouterCore
 from router.policy import registry
 from router.state.fleet.replica import ReplicaSpec
-from router.state.fleet.roster import Offer, Roster, Source
 from router.state.health.table import Event, State
+from router.state.members.roster import Offer, Roster, Source
 
 if TYPE_CHECKING:
     from router.state.fleet.ledger import Entry

@@ -9,7 +9,7 @@ import msgspec
 from router.errors import ClientError
 from router.state.fleet.addresses import parse_url
 from router.state.fleet.replica import ReplicaSpec
-from router.state.fleet.roster import Source
+from router.state.members.roster import Source
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._:\[\]-]{1,128}$")]
 ApiKey = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,4096}$")]

@@ -14,7 +14,7 @@ from router.control.api.guard import wordless
 from router.control.api.registration import registered
 from router.control.api.views import fleet_view, session_view, sessions_view
 from router.errors import ClientError
-from router.state.fleet.roster import Source
+from router.state.members.roster import Source
 
 if TYPE_CHECKING:
     import ssl
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from router.control.api.guard import Guard
     from router.core import RouterCore
     from router.obs.metrics import RouterMetrics
-    from router.state.fleet.roster import Roster
+    from router.state.members.roster import Roster
 
 _log = logging.getLogger("homeport.control")
 _http_log = logging.getLogger("homeport.control.http")

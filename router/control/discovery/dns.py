@@ -21,7 +21,7 @@ import dns.resolver
 from router.control.discovery.feed import OFFERS_MAX, Feed
 from router.errors import ConfigError
 from router.state.fleet.replica import ReplicaSpec
-from router.state.fleet.roster import Offer, Source
+from router.state.members.roster import Offer, Source
 from router.tasks import spawn
 
 if TYPE_CHECKING:

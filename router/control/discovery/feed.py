@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from router.obs.sources import SourceCounts, SourceHealth
-    from router.state.fleet.roster import Offer, Roster, Source
+    from router.state.members.roster import Offer, Roster, Source
 
 _log = logging.getLogger("homeport.discovery")
 OFFERS_MAX: Final = 10_000

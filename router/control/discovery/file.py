@@ -13,7 +13,7 @@ from router.control.api.registration import ReplicaFields, spec_of
 from router.control.discovery.feed import OFFERS_MAX, Feed
 from router.control.reload import Watched
 from router.errors import ClientError, ConfigError
-from router.state.fleet.roster import Offer, Source
+from router.state.members.roster import Offer, Source
 
 if TYPE_CHECKING:
     from router.control.discovery.feed import Outlet

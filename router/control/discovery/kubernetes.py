@@ -23,7 +23,7 @@ from router.control.discovery.slices import (
     Status,
     offers_of,
 )
-from router.state.fleet.roster import Source
+from router.state.members.roster import Source
 from router.tasks import spawn
 
 if TYPE_CHECKING:

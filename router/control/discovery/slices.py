@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from router.state.fleet.replica import ReplicaSpec
-from router.state.fleet.roster import Offer, Source
+from router.state.members.roster import Offer, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,9 +7,9 @@ import random
 from router.core import RouterCore
 from router.policy import registry
 from router.state.fleet.replica import ReplicaSpec
-from router.state.fleet.roster import Offer, Roster, Source
 from router.state.health.table import Event, State
 from router.state.history import Outcome
+from router.state.members.roster import Offer, Roster, Source
 from tests.doubles.core_rig import make_core
 from tests.doubles.prompts import prompt
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from router.state.fleet.fleet import Fleet
-    from router.state.fleet.members import Members
     from router.state.fleet.replica import Replica, ReplicaSpec
+    from router.state.members.members import Members
 
 
 class Source(StrEnum):
