@@ -51,6 +51,9 @@ class Description:
     ``reports_cached``: its answers tell how much of a prompt was cached, so that no word means none
     (SGLang leaves a count of zero out of ``/v1/messages``).
     ``n_caches``: data-parallel ranks, each with a cache of its own; which one served is not told.
+    ``started`` tells its process apart from the one before it, empty where nothing does.
+    ``chunk_tokens`` is the most it prefills in a step and ``running_max`` the most requests it runs at
+    once, all ranks together; 0 where that is not known.
     """
 
     capacity_tokens: int | None = None
@@ -59,6 +62,20 @@ class Description:
     reports_cached: bool = False
     adapters: tuple[str, ...] = ()
     n_caches: int = 1
+    started: str = ""
+    chunk_tokens: int = 0
+    running_max: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class RankLoad:
+    """What one data-parallel rank reports; ``used_ratio`` is 0 to 1."""
+
+    rank: int
+    running: int
+    waiting: int
+    waiting_uncached_tokens: int
+    used_ratio: float
 
 
 @dataclass(slots=True)
@@ -68,6 +85,9 @@ class Observation:
     ``ours`` and ``ours_backlog_s`` are our own share at that time, from the ledger: the report
     contains our requests, so only what exceeds them is foreign load. ``used_ratio`` is the share of
     its KV tokens that is in use (0 to 1), 0 where that is not known.
+    ``stamp`` is when each rank made its report, by a clock of its own or a count: reports with equal
+    stamps are one and the same, however often they are read. ``prefill_tokens`` and ``prefill_busy_us``
+    are the uncached tokens it has prefilled and the microseconds that took, totals since its start.
     """
 
     running: int
@@ -77,6 +97,10 @@ class Observation:
     ours: int = 0
     ours_backlog_s: float = 0.0
     used_ratio: float = 0.0
+    stamp: tuple[float, ...] = ()
+    prefill_tokens: int = 0
+    prefill_busy_us: int = 0
+    ranks: tuple[RankLoad, ...] = ()
 
 
 @dataclass(slots=True)

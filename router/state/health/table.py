@@ -32,6 +32,8 @@ class Event(StrEnum):
     CONNECT_FAILED = "connect-failed"
     REQUEST_FAILED = "request-failed"
     REQUEST_OK = "request-ok"
+    HEALTH_OK = "health-ok"
+    HEALTH_FAILED = "health-failed"
     DRAIN = "drain"
     UNDRAIN = "undrain"
 
