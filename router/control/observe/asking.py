@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from router.control.observe.client import Answer
     from router.core import RouterCore
     from router.obs.probes import ProbeCounts
-    from router.state.fleet.replica import ReplicaSpec
+    from router.state.fleet.replica import Replica, ReplicaSpec
 
     DescribedListener = Callable[[str, Mapping[str, Any]], None]
     """Told a replica's id and what its ``/server_info`` says, each time that it has said it."""
@@ -45,6 +45,7 @@ _PATHS: Final = {
     Kind.INFO: "/server_info",
     Kind.MODELS: "/v1/models",
 }
+_OK: Final = int(HTTPStatus.OK)
 _OPEN: Final = (Kind.READY, Kind.METRICS, Kind.HEALTH)
 """What SGLang answers without a key."""
 
@@ -94,6 +95,11 @@ class Asker:
             kind: client.request(path, is_open=kind in _OPEN) for kind, path in _PATHS.items()
         }
 
+    def is_for(self, replica: Replica) -> bool:
+        """The replica is still where this asks."""
+        spec = replica.spec
+        return spec is self.spec or spec == self.spec
+
     async def ask(self, kind: Kind, timeout_s: float | None = None) -> Answer:
         """The answer, whatever its status; ``timeout_s`` None: what is usual.
 
@@ -111,8 +117,7 @@ class Asker:
         except NoAnswer as none:
             around.counts.ended[kind, none.trouble] += 1
             raise
-        outcome = "ok" if answer.status == HTTPStatus.OK else "status"
-        around.counts.ended[kind, outcome] += 1
+        around.counts.ended[kind, "ok" if answer.status == _OK else "status"] += 1
         around.counts.took[kind].add(around.now_s() - begun_s)
         return answer
 
@@ -122,7 +127,7 @@ class Asker:
             answer = await self.ask(kind)
         except NoAnswer:
             return b""
-        return answer.body if answer.status == HTTPStatus.OK else b""
+        return answer.body if answer.status == _OK else b""
 
     def close(self) -> None:
         """Close the kept connection."""

@@ -67,6 +67,7 @@ class _Line(asyncio.Protocol):
     """One connection; carries one question at a time."""
 
     def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
         self._bytes_max = 0
         self._transport: asyncio.Transport | None = None
         self._answered: asyncio.Future[Answer] | None = None
@@ -82,10 +83,14 @@ class _Line(asyncio.Protocol):
         """It may carry another question, as far as is known."""
         return self._transport is not None and not self._transport.is_closing()
 
+    def is_fresh(self, now_s: float) -> bool:
+        """It may, and was used so lately that the other side has not closed it by rule."""
+        return self.is_open and now_s - self.idle_since_s <= _REUSE_S
+
     def ask(self, request: bytes, bytes_max: int) -> asyncio.Future[Answer]:
         """Send a request; the future ends with its answer, :class:`NoAnswer` or closed idle."""
         self._bytes_max = bytes_max
-        answered = self._answered = asyncio.get_running_loop().create_future()
+        answered = self._answered = self.loop.create_future()
         if self._transport is None or self._transport.is_closing():
             self._lost()
             return answered
@@ -214,33 +219,34 @@ class ReplicaClient:
         Raises:
             NoAnswer: there is none.
         """
+        until_s = self._now_s() + timeout_s
         line, self._line = self._line, None
-        begun_s = self._now_s()
-        if line is not None:
-            if line.is_open and begun_s - line.idle_since_s <= _REUSE_S:
-                try:
-                    return await self._ask(line, request, timeout_s, bytes_max)
-                except _ClosedIdleError:
-                    timeout_s -= self._now_s() - begun_s
-            else:
-                line.close()
-        begun_s = self._now_s()
-        line = await self._connect(timeout_s)
-        return await self._ask(line, request, timeout_s - (self._now_s() - begun_s), bytes_max)
-
-    async def _ask(self, line: _Line, request: bytes, timeout_s: float, bytes_max: int) -> Answer:
-        timer = asyncio.get_running_loop().call_later(max(0.0, timeout_s), line.time_out)
-        try:
-            answer = await line.ask(request, bytes_max)
-        except BaseException:
+        if line is not None and not line.is_fresh(until_s - timeout_s):
             line.close()
-            raise
-        finally:
-            timer.cancel()
+            line = None
+        while True:
+            is_new = line is None
+            if line is None:
+                line = await self._connect(until_s - self._now_s())
+            timer = line.loop.call_later(max(0.0, until_s - self._now_s()), line.time_out)
+            try:
+                answer = await line.ask(request, bytes_max)
+            except _ClosedIdleError:
+                assert not is_new, "a new connection is not idle"
+                line = None
+            except BaseException:
+                line.close()
+                raise
+            else:
+                self._keep(line)
+                return answer
+            finally:
+                timer.cancel()
+
+    def _keep(self, line: _Line) -> None:
         if line.is_open:
             line.idle_since_s = self._now_s()
             self._line = line
-        return answer
 
     async def _connect(self, timeout_s: float) -> _Line:
         try:

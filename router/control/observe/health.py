@@ -60,7 +60,7 @@ class HealthCheck:
         try:
             event = await self._ask(asker, is_ready=is_ready)
             current = around.core.fleet.get(spec.replica_id)
-            if event is not None and current is not None and current.spec == spec:
+            if event is not None and current is not None and asker.is_for(current):
                 around.core.members.heard(spec.replica_id, event, around.now_s())
         finally:
             asker.close()

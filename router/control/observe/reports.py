@@ -58,28 +58,36 @@ def read_loads(body: bytes) -> list[RankReport] | None:
 
 def observation(ranks: Sequence[RankReport], replica: Replica, seen_s: float) -> Observation:
     """What a replica's ranks, at least one, report together, beside our own share at this time."""
-    loads = tuple(
-        RankLoad(
-            rank=number if rank.dp_rank is None else count(rank.dp_rank),
-            running=count(rank.num_running_reqs),
-            waiting=count(rank.num_waiting_reqs),
-            waiting_uncached_tokens=count(rank.num_waiting_uncached_tokens),
-            used_ratio=_used_ratio(rank),
+    loads: list[RankLoad] = []
+    running = waiting = uncached = prefilled = busy_us = 0
+    used = 0.0
+    for number, rank in enumerate(ranks):
+        load = RankLoad(
+            number if rank.dp_rank is None else count(rank.dp_rank),
+            count(rank.num_running_reqs),
+            count(rank.num_waiting_reqs),
+            count(rank.num_waiting_uncached_tokens),
+            _used_ratio(rank),
         )
-        for number, rank in enumerate(ranks)
-    )
+        loads.append(load)
+        running += load.running
+        waiting += load.waiting
+        uncached += load.waiting_uncached_tokens
+        used += load.used_ratio
+        prefilled += count(rank.total_prefill_uncached_tokens, _TOTAL_MAX)
+        busy_us += count(rank.total_prefill_busy_us, _TOTAL_MAX)
     return Observation(
-        running=sum([load.running for load in loads]),
-        waiting=sum([load.waiting for load in loads]),
-        waiting_uncached_tokens=sum([load.waiting_uncached_tokens for load in loads]),
+        running=running,
+        waiting=waiting,
+        waiting_uncached_tokens=uncached,
         seen_s=seen_s,
         ours=replica.load.inflight,
         ours_backlog_s=replica.load.backlog_s,
-        used_ratio=sum([load.used_ratio for load in loads]) / len(loads),
+        used_ratio=used / len(loads),
         stamp=_stamp([rank.timestamp for rank in ranks]),
-        prefill_tokens=sum([count(r.total_prefill_uncached_tokens, _TOTAL_MAX) for r in ranks]),
-        prefill_busy_us=sum([count(r.total_prefill_busy_us, _TOTAL_MAX) for r in ranks]),
-        ranks=loads,
+        prefill_tokens=prefilled,
+        prefill_busy_us=busy_us,
+        ranks=tuple(loads),
     )
 
 
@@ -133,9 +141,9 @@ def description(info: Mapping[str, Any], models: Mapping[str, Any]) -> Descripti
 
 def count(value: object, most: int = _COUNT_MAX) -> int:
     """A count that a replica reported, at most ``most``; anything else is 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return int(min(max(value, 0), most))
+    if type(value) is int:  # nearly always
+        return value if 0 <= value <= most else 0 if value < 0 else most
+    return int(min(max(value, 0.0), most)) if isinstance(value, float) else 0
 
 
 def _started(info: Mapping[str, Any]) -> str:
