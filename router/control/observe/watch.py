@@ -36,7 +36,7 @@ _log: Final = logging.getLogger("homeport.probes")
 _JITTER: Final = 0.1
 _STEPS: Final = 4
 """A report that stands still is asked for again after a quarter of the interval, and a feed is read."""
-_BEAT_S: Final = 0.05
+_BEAT_S: Final = 0.1
 _LEAST_S: Final = 0.001
 _UNTOLD_S: Final = 5.0
 """Until a replica that did not say what it serves is asked again."""
@@ -274,8 +274,11 @@ class Watch:
 
     def _subscribe(self, asker: Asker, info: dict[str, Any]) -> None:
         """Follow the load feed that a replica says it has."""
-        address = feed_address(asker.spec.host, info)
-        if address != (None if self._feed is None else self._feed.address):
+        address, feed = feed_address(asker.spec.host, info), self._feed
+        # ZeroMQ connects again after a loss, but not after a message that it refused.
+        is_lost = feed is not None and not feed.is_live(self._around.now_s())
+        if is_lost or address != (None if feed is None else feed.address):
+            self._follow(None)
             self._follow(None if address is None else self._around.feeds.open(address))
 
     def _follow(self, feed: LoadFeed | None) -> None:
