@@ -133,7 +133,6 @@ async def test_the_health_check_is_asked_at_once_in_doubt_and_beside_the_rounds(
         await engine.rounds(3)
         assert engine.count("/health") == 0  # due in a thousand seconds
         seen.core.members.heard("r", Event.REQUEST_FAILED, now_s())
-        engine.answers["/ready"] = 503
         await engine.wait_for(lambda: engine.count("/health") == 1)
         await engine.rounds(3)
         assert engine.count("/health") == 1  # it has not answered yet

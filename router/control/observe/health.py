@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from router.control.observe.asking import Asker, Kind
 from router.control.observe.client import NoAnswer, Trouble
-from router.state.health.table import Event, State
+from router.state.health.table import Event
 from router.tasks import spawn
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _DOUBT_S: Final = 2.0
 """Between two checks of a replica that is in doubt."""
 _VERDICT_S: Final = 0.9
 """SGLang waits in steps of a second: what comes sooner is not a verdict on its output."""
-_CALM: Final = (State.READY, State.DRAINING)
 
 
 class HealthCheck:
@@ -39,10 +38,10 @@ class HealthCheck:
         self._ended_s = around.now_s() - around.health_s * around.dice.random()
         self._task: asyncio.Task[None] | None = None
 
-    def consider(self, replica: Replica, *, is_ready: bool) -> None:
-        """Begin a check if one is due; ``is_ready``: what ``/ready`` just said."""
+    def consider(self, replica: Replica, *, is_ready: bool, is_doubted: bool) -> None:
+        """Begin a check if one is due, sooner in doubt; ``is_ready``: what ``/ready`` just said."""
         every_s = self._around.health_s
-        if replica.state not in _CALM:
+        if is_doubted:
             every_s = min(every_s, _DOUBT_S)
         if self._task is None and self._around.now_s() - self._ended_s >= every_s:
             name = f"health {replica.replica_id}"

@@ -45,6 +45,7 @@ _FED_S: Final = 10.0
 _ABSENT: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 """With these there is no load report there, if what came is none."""
 _UNASKABLE: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_CALM: Final = (State.READY, State.DRAINING)
 _RETURNS_FROM: Final = (State.STARTING, State.DOWN)
 
 
@@ -77,13 +78,22 @@ class Watch:
         try:
             share = around.dice.random()  # replicas of one start are not asked all at once
             while (replica := around.core.fleet.get(self._replica_id)) is not None:
-                await self._guarded(replica)
-                if not self.begun.done():
-                    self.begun.set_result(None)
-                await self._pause(replica, around.interval_s * share)
+                pause_s = around.interval_s * share
+                try:
+                    await self._round(replica)
+                    self._begin()
+                    await self._pause(replica, pause_s)
+                except Exception:  # noqa: BLE001  (an answer nobody thought of must not end the watch)
+                    _log.exception("probe-failed replica=%s", self._replica_id)
+                    self._begin()
+                    await self._sleep(pause_s)
                 share = 1.0 + _JITTER * (2.0 * around.dice.random() - 1.0)
         finally:
             self._stop()
+
+    def _begin(self) -> None:
+        if not self.begun.done():
+            self.begun.set_result(None)
 
     def _stop(self) -> None:
         self._health.stop()
@@ -93,14 +103,7 @@ class Watch:
             self._asker.close()
         self._follow(None)
         self._around.counts.load_changed_s.pop(self._replica_id, None)
-        if not self.begun.done():
-            self.begun.set_result(None)
-
-    async def _guarded(self, replica: Replica) -> None:
-        try:
-            await self._round(replica)
-        except Exception:  # noqa: BLE001  (an answer nobody thought of must not end the watch)
-            _log.exception("probe-failed replica=%s", self._replica_id)
+        self._begin()
 
     async def _pause(self, replica: Replica, pause_s: float) -> None:
         """Until the next round; in between, look again where a report stands still, and at the feed."""
@@ -152,7 +155,9 @@ class Watch:
         if is_ready or (event is Event.PROBE_NOT_READY and replica.load.inflight):
             await self._observe(asker)
         if is_ready or event is Event.PROBE_NOT_READY:
-            self._health.consider(replica, is_ready=is_ready)
+            # A good answer may have ended the doubt already; the engine behind it is asked all the same.
+            is_doubted = before is State.SUSPECT or replica.state not in _CALM
+            self._health.consider(replica, is_ready=is_ready, is_doubted=is_doubted)
 
     async def _ready(self, asker: Asker) -> Event | None:
         """What ``/ready`` says; None where it was not asked, for reasons of this machine."""
