@@ -53,6 +53,8 @@ _HEARD = {
     Event.CONNECT_FAILED: 1,
     Event.REQUEST_FAILED: 2,
     Event.REQUEST_OK: 6,
+    Event.HEALTH_OK: 2,
+    Event.HEALTH_FAILED: 1,
 }
 
 
