@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 INTERVAL_S: Final = 0.08
 FAR_S: Final = 1_000.0
+PATIENT_S: Final = 20.0
+"""A machine with other work must not make a replica look slow."""
 MODELS: Final = b'{"data": [{"id": "m"}]}'
 
 
@@ -81,7 +83,7 @@ class Engine:
 class Watched:
     """A core that records what it is told by probes."""
 
-    def __init__(self, *, health_s: float = FAR_S) -> None:
+    def __init__(self, *, health_s: float = FAR_S, timeout_s: float | None = PATIENT_S) -> None:
         self.core: RouterCore
         self.core, self._journal = recorded()
         self.infos: list[tuple[str, Mapping[str, Any]]] = []
@@ -92,6 +94,7 @@ class Watched:
             dice=random.Random(1),
             describe_s=FAR_S,
             health_s=health_s,
+            timeout_s=timeout_s,
             on_described=lambda replica_id, info: self.infos.append((replica_id, info)),
         )
 

@@ -18,7 +18,7 @@ from tests.doubles.scripted_replica import ScriptedReplica, deaf_port
 async def test_a_deaf_and_a_silent_replica_delay_no_other() -> None:
     quick, slow = Engine(), Engine()
     slow.silent = {"/ready", "/v1/loads", "/server_info"}
-    seen = Watched()
+    seen = Watched(timeout_s=None)
     async with ScriptedReplica(quick.script) as one, ScriptedReplica(slow.script) as two:
         with deaf_port() as deaf:
             for name, port in (("deaf", deaf), ("slow", two.port), ("quick", one.port)):

@@ -35,12 +35,16 @@ class Probes:
         dice: random.Random,
         describe_s: float = 30.0,
         health_s: float = 15.0,
+        timeout_s: float | None = None,
         api_key: str | None = None,
         tls: ssl.SSLContext | None = None,
         counts: ProbeCounts | None = None,
         on_described: DescribedListener | None = None,
     ) -> None:
-        """``describe_s``: how often a replica is asked what it serves; adapters come and go."""
+        """``describe_s``: how often a replica is asked what it serves; adapters come and go.
+
+        ``timeout_s`` is for one question, None for two intervals, at most 2 s.
+        """
         self._around = Surroundings(
             core=core,
             now_s=now_s,
@@ -49,7 +53,7 @@ class Probes:
             interval_s=interval_s,
             describe_s=describe_s,
             health_s=health_s,
-            timeout_s=min(_TIMEOUT_S, 2 * interval_s),
+            timeout_s=min(_TIMEOUT_S, 2 * interval_s) if timeout_s is None else timeout_s,
             api_key=api_key,
             tls=tls,
             on_described=on_described,
