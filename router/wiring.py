@@ -201,8 +201,10 @@ class Router:
             interval_s=settings.probe_s,
             now_s=now_s,
             dice=random.Random(),  # noqa: S311  (jitter; the core's dice are its own)
+            health_s=settings.health_s,
             api_key=api_key,
             tls=to_replicas,
+            counts=counts.probes,
         )
         self.api = ControlApi(
             self.core,

@@ -158,6 +158,9 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     counts.requests["openai-chat", "done"] += 1
     counts.reloads["tenants", "done"] += 1
     counts.unusable_files["tenants"] = False
+    counts.probes.ended["ready", "ok"] += 1
+    counts.probes.took["ready"].add(0.001)
+    counts.probes.load_changed_s["r1"] = 0.0
     gate = Gate([Tenant("a")], 0.0, is_isolated=False)
     gate.accounts["a"].ended["done"] += 1
     gate.accounts["a"].refused["x"] += 1

@@ -7,7 +7,6 @@ client sent.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -17,6 +16,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from router.clock import now_s
+from router.obs.histogram import Histogram
+from router.obs.probes import ProbeCounts, probe_metrics
 from router.obs.sources import source_metrics
 from router.obs.tenants import tenant_metrics
 from router.state.health.table import State
@@ -81,32 +83,15 @@ METRICS: Final[dict[str, str]] = {
     "homeport_replica_failures_total": "failed tries at a replica",
     "homeport_replica_cache_losses_total": "reports of a smaller cache than was believed",
     "homeport_replica_lost_bytes_total": "bytes of prompts no longer believed to be cached after such a report",
+    "homeport_replica_load_age_seconds": "since a replica's load report last said something new",
+    "homeport_probes_total": "questions to replicas that have ended, by kind and outcome",
+    "homeport_probe_seconds": "from a question to a replica to its answer, by kind",
 }
 """Name and meaning of each; ``docs/metrics.md`` has the same rows."""
 
 
-class Histogram:
-    """Counts below fixed bounds, and a sum: what a scrape needs."""
-
-    __slots__ = ("counts", "sum_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(_TTFT_BOUNDS_S) + 1)
-        self.sum_s = 0.0
-
-    def add(self, value_s: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(_TTFT_BOUNDS_S, value_s)] += 1
-        self.sum_s += value_s
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts by upper bound, the last one infinite."""
-        rows: list[tuple[str, float]] = []
-        total = 0
-        for bound, count in zip((*_TTFT_BOUNDS_S, float("inf")), self.counts, strict=True):
-            total += count
-            rows.append(("+Inf" if bound == float("inf") else str(bound), total))
-        return rows
+def _histogram() -> Histogram:
+    return Histogram(_TTFT_BOUNDS_S)
 
 
 @dataclass(slots=True)
@@ -121,8 +106,9 @@ class Counts:
     reloads: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     unusable_files: dict[str, bool] = field(default_factory=dict)
     pressure: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    ttft: Histogram = field(default_factory=Histogram)
-    duration: Histogram = field(default_factory=Histogram)
+    ttft: Histogram = field(default_factory=_histogram)
+    duration: Histogram = field(default_factory=_histogram)
+    probes: ProbeCounts = field(default_factory=ProbeCounts)
 
     def finished(self, record: RequestRecord) -> None:
         """Count a placed request that is over."""
@@ -173,6 +159,7 @@ class RouterMetrics(Collector):
         yield from source_metrics(self._sources, METRICS)
         yield from tenant_metrics(self._gate, METRICS)
         yield from self._replicas()
+        yield from probe_metrics(self._counts.probes, METRICS, now_s())
 
     def _requests(self) -> Iterator[Metric]:
         counts = self._counts

@@ -145,6 +145,10 @@ class Settings(BaseModel):
         default=True, description="repeat a request that may have started before its first event"
     )
     probe_s: Seconds = Field(default=1.0, description="between two probes of a replica")
+    # An idle engine makes a token for it, and takes a second.
+    health_s: Seconds = Field(
+        default=15.0, description="between two health checks of a replica, which make a token"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least level that is logged"
     )
