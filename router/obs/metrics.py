@@ -265,7 +265,7 @@ class RouterMetrics(Collector):
         held = self._core.index.held_bytes
         gauges: tuple[tuple[str, Callable[..., float]], ...] = (
             ("homeport_replica_inflight", lambda r: r.inflight),
-            ("homeport_replica_backlog_seconds", lambda r: r.backlog_s),
+            ("homeport_replica_backlog_seconds", lambda r: r.prefill_ahead_s),
             ("homeport_replica_live_sessions", lambda r: r.live_sessions),
             ("homeport_replica_live_tokens", lambda r: r.live_tokens),
             ("homeport_replica_capacity_tokens", lambda r: r.capacity_tokens),

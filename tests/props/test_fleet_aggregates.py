@@ -58,7 +58,7 @@ def _check(core: _Watched, tried: list[str], home_id: str | None, model: str) ->
     orders: tuple[tuple[Callable[[int, str], list[Candidate]], Callable[[Candidate], int]], ...] = (
         (view.least_backlogged, lambda r: r.backlog_us),
         (view.least_inflight, lambda r: r.inflight),
-        (view.least_lived_in, lambda r: r.live_tokens),
+        (view.least_lived_in, lambda r: int(r.live_tokens * r.handicap)),
     )
     for least, value in orders:
         for k in (1, 3, 9):

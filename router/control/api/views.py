@@ -89,7 +89,7 @@ def _replica(core: RouterCore, replica: Replica, now_s: float) -> dict[str, Any]
         "inflight_max": replica.inflight_max,
         "inflight_tokens": replica.inflight_tokens,
         "decoding": replica.decoding,
-        "backlog_s": round(replica.backlog_s, 4),
+        "backlog_s": round(replica.prefill_ahead_s, 4),
         "live_sessions": replica.live_sessions,
         "live_tokens": replica.live_tokens,
         "capacity_tokens": replica.capacity_tokens,

@@ -13,6 +13,7 @@ from router.policy.ring import Rings
 from router.state.fleet.by_model import ByModel, Offers, eligible, may_serve
 from router.state.fleet.candidates import Eligible, View
 from router.state.fleet.replica import Replica
+from router.state.fleet.wishes import Wishes
 from router.state.health.table import Event, State, follow
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Fleet:
         self._offers = Offers()
         self.n_changes = 0
         self._rings = Rings()
+        self.wishes = Wishes()
         self._lease_due_s = inf
         self._leaving: dict[str, Replica] = {}
         self._reported_s_min = -inf  # no load report is older
@@ -77,11 +79,19 @@ class Fleet:
             replica.spec = spec
         replica.capacity_tokens = spec.capacity_tokens or replica.capacity_tokens
         replica.profile = spec.profile or replica.profile
-        replica.inflight_max = spec.inflight_max or self._inflight_max
         self.renew(replica, now_s)
-        self._has_limits = self._has_limits or replica.inflight_max is not None
-        self._changed()
+        self.follow_wish(replica)
         return replica
+
+    def follow_wish(self, replica: Replica) -> None:
+        """Give a replica the weight and the limit that it has by its operator, its spec or the router."""
+        wish = self.wishes.of(replica.replica_id)
+        replica.inflight_max = wish.inflight_max or replica.spec.inflight_max or self._inflight_max
+        self._has_limits = self._has_limits or replica.inflight_max is not None
+        if replica.weight != wish.weight:
+            replica.weight = wish.weight
+            replica.reprice()
+        self._changed()
 
     def leave(self, replica_id: str) -> Replica | None:
         """Forget a replica."""

@@ -29,3 +29,14 @@ class PrefillRate:
             + self.cross_s * new_tokens * cached_tokens
             + self.half_s * new_tokens * new_tokens / 2
         )
+
+    def scaled(self, factor: float) -> PrefillRate:
+        """The rate of a replica that takes ``factor`` times as long."""
+        if factor == 1.0:
+            return self
+        return PrefillRate(
+            self.fixed_s * factor,
+            self.linear_s * factor,
+            self.cross_s * factor,
+            self.half_s * factor,
+        )
