@@ -20,9 +20,9 @@ from router.state.fleet.fleet import Fleet
 from router.state.fleet.homes import home_after, is_usable, reason_of
 from router.state.fleet.ledger import Ledger
 from router.state.fleet.members import Members
-from router.state.fleet.operating import Operating
 from router.state.health.table import Event, State
 from router.state.history import History, Outcome, RequestRecord
+from router.state.operating import Operating
 from router.state.rates.tokens import AnswerShare, TokenRatio
 from router.state.sessions.pins import Pins
 from router.state.sessions.tails import Tails

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from router.recording.records import Emptied, Fixed, Limited, Moved, Weighed
-from router.state.fleet.operating import Operating
+from router.state.operating import Operating
 
 if TYPE_CHECKING:
     from router.core import RouterCore

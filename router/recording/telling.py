@@ -25,7 +25,7 @@ from router.state.fleet.replica import Description, Observation, ReplicaSpec
 if TYPE_CHECKING:
     from router.recording.records import Member, Operated
     from router.state.fleet.members import Members
-    from router.state.fleet.operating import Operating
+    from router.state.operating import Operating
 
 
 def tell_member(members: Members, record: Member) -> None:

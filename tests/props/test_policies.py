@@ -170,7 +170,7 @@ def test_more_weight_never_costs_a_replica_a_request(case: Case, more: float) ->
 @settings(deadline=None, max_examples=50)
 @given(case=cases(), factor=st.sampled_from((0.01, 0.5, 2.0, 100.0)), is_new=st.booleans())
 def test_every_part_of_a_price_is_divided_by_the_weight(
-    case: Case, factor: float, is_new: bool
+    case: Case, factor: float, *, is_new: bool
 ) -> None:
     home, request = Home(), case.request
     for row in case.rows[:8]:

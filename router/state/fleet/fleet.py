@@ -13,8 +13,8 @@ from router.policy.ring import Rings
 from router.state.fleet.by_model import ByModel, Offers, eligible, may_serve
 from router.state.fleet.candidates import Eligible, View
 from router.state.fleet.replica import Replica
-from router.state.fleet.wishes import Wishes
 from router.state.health.table import Event, State, follow
+from router.state.wishes import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

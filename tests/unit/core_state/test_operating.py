@@ -10,9 +10,9 @@ import pytest
 from router.core import CoreParameters
 from router.errors import ConnectFailed, Refused
 from router.state.fleet.replica import ReplicaSpec
-from router.state.fleet.wishes import Wish, Wishes
 from router.state.health.table import Event
 from router.state.history import Outcome
+from router.state.wishes import Wish, Wishes
 from tests.doubles.core_rig import all_idle, make_core, serve
 from tests.doubles.prompts import prompt
 

@@ -6,7 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from router.state.fleet.homes import is_usable
-from router.state.fleet.wishes import WEIGHT_MAX, WEIGHT_MIN
+from router.state.wishes import WEIGHT_MAX, WEIGHT_MIN
 
 if TYPE_CHECKING:
     from router.state.cache.prefix_index import PrefixIndex
