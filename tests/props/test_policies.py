@@ -167,6 +167,14 @@ def test_more_weight_never_costs_a_replica_a_request(case: Case, more: float) ->
     assert replace(before, rows=rows).ranked("home").ranked[0] == chosen
 
 
+@pytest.mark.parametrize("name", sorted(set(registry.POLICIES) - registry.PRICED))
+@settings(deadline=None, max_examples=15)
+@given(case=cases())
+def test_who_prices_nothing_takes_no_notice_of_weights(name: str, case: Case) -> None:
+    plain = replace(case, rows=tuple(replace(row, weight=1.0) for row in case.rows))
+    assert case.ranked(name) == plain.ranked(name)
+
+
 @settings(deadline=None, max_examples=50)
 @given(case=cases(), factor=st.sampled_from((0.01, 0.5, 2.0, 100.0)), is_new=st.booleans())
 def test_every_part_of_a_price_is_divided_by_the_weight(

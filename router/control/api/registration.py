@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,30 +13,46 @@ from router.state.fleet.replica import ReplicaSpec
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._:\[\]-]{1,128}$")]
 ApiKey = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,4096}$")]
 Tokens = Annotated[int, msgspec.Meta(ge=1, le=10**12)]
+InflightMax = Annotated[
+    int, msgspec.Meta(ge=1, le=100_000, description="requests in flight at most")
+]
+Why = Annotated[
+    str, msgspec.Meta(max_length=500, description="why the change is made, for the log")
+]
 
 
 class Registration(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of ``POST /replicas``; ``docs/control-api.md`` describes it."""
+    """A replica that registers itself, or that an operator adds."""
 
     url: Annotated[str, msgspec.Meta(max_length=512)]
     id: Name | None = None
     capacity_tokens: Tokens | None = None
     profile: Annotated[str, msgspec.Meta(max_length=128)] | None = None
-    inflight_max: Annotated[int, msgspec.Meta(ge=1, le=100_000)] | None = None
+    inflight_max: InflightMax | None = None
     lease_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] | None = None
     api_key: ApiKey | None = None
+    source: Literal["registered", "operator"] = "registered"
+    why: Why | None = None
 
 
-def registered(body: bytes) -> ReplicaSpec:
-    """A registration's facts.
+def registration_of(body: bytes) -> Registration:
+    """A registration.
 
     Raises:
         ClientError: ``bad-request``, naming the field.
     """
     try:
-        row = msgspec.json.decode(body, type=Registration)
+        return msgspec.json.decode(body, type=Registration)
     except (msgspec.DecodeError, RecursionError) as failure:
         raise ClientError("bad-request", f"registration: {failure}") from None
+
+
+def spec_of(row: Registration) -> ReplicaSpec:
+    """A registration's facts.
+
+    Raises:
+        ClientError: ``bad-request``: its URL is none.
+    """
     address = parse_url(row.url)
     if address is None:
         shown = row.url.rpartition("@")[2]  # what stands before may be a password
@@ -49,7 +65,7 @@ def registered(body: bytes) -> ReplicaSpec:
         row.id or f"{host}:{port}",
         host,
         port,
-        source="registered",
+        source=row.source,
         capacity_tokens=row.capacity_tokens,
         profile=row.profile,
         inflight_max=row.inflight_max,
