@@ -55,9 +55,10 @@ def limit(text: str) -> int:
     """
     if text.strip().lower() == "none":
         return 0
-    if not text.strip().isdecimal() or not 1 <= int(text.strip()[:9]) <= _LIMIT_MAX:
+    digits = text.strip()
+    if not digits.isdecimal() or not 1 <= int(digits[:9]) <= _LIMIT_MAX:
         raise typer.BadParameter(f"{text!r} is neither a number from 1 to {_LIMIT_MAX:,} nor none")
-    return int(text)
+    return int(digits[:9])
 
 
 def in_words(seconds: float | None) -> str:
