@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,11 @@ from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from tests.doubles.agents import chat_body
-from tests.doubles.processes import Running, emulate, end, running
+from tests.doubles.processes import COMMAND, Running, emulate, end, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 WAIT_S_MAX = 15.0
 KEY = "a/b ü"
@@ -419,3 +421,38 @@ def test_the_description_needs_the_key_and_says_which_calls_do_not(replica: Runn
                 elif path != "/metrics":  # open unless metrics_open says otherwise
                     assert answer.status_code == 401
                     checked(document, operation, answer)
+
+
+def test_what_operators_do_is_replayed_from_a_recording(tmp_path: Path, replica: Running) -> None:
+    recording = tmp_path / "a.rec"
+    flags = ("--record", str(recording), "--port", "0", "--admin-port", "0", "--probe-s", "0.1")
+    with (
+        running("serve", *flags) as router,
+        httpx2.Client(base_url=router.admin_url, timeout=10) as admin,
+    ):
+        for name in ("r1", "r2"):
+            admin.post("/replicas", json={"url": replica.url, "id": name})
+        until(lambda: set(states(admin).values()) == {"ready"})
+        for method, path, body in (
+            ("PATCH", "/replicas/r1", {"weight": 0.5, "inflight_max": 9}),
+            ("PUT", f"/sessions/{QUOTED}/pin", {"replica": "r2", "for_s": 100}),
+            ("POST", f"/sessions/{QUOTED}/move", {"replica": "r1"}),
+            ("POST", "/replicas/r1/forget", {}),
+            ("PUT", f"/sessions/{QUOTED}/pin", {"replica": "r2"}),
+            ("DELETE", f"/sessions/{QUOTED}/pin", None),
+            ("POST", "/replicas/r1/drain", {"deadline_s": 100}),
+            ("POST", "/replicas/r1/undrain", {}),
+        ):
+            ask(router)
+            assert admin.request(method, path, json=body).is_success, path
+        ask(router)
+    replayed = subprocess.run(
+        [*COMMAND, "replay", str(recording)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert replayed.returncode == 0, replayed.stdout
+    assert "all equal" in replayed.stdout
+    assert "9 placed" in replayed.stdout
