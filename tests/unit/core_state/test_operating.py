@@ -39,7 +39,7 @@ def test_new_sessions_are_shared_out_by_weight() -> None:
 
 
 def test_a_weight_counts_in_what_policies_read_and_not_in_what_is_so() -> None:
-    core = make_core(2)
+    core = make_core(1)
     for key in range(8):
         core.arrive(prompt([key], key=f"s{key}"), 0.0)
     replica = core.fleet.get("r0")
@@ -51,6 +51,9 @@ def test_a_weight_counts_in_what_policies_read_and_not_in_what_is_so() -> None:
     assert replica.backlog_s == pytest.approx(4 * true_s)
     assert replica.prefill_s(5_000, 100) == pytest.approx(4 * prefill_s)
     assert replica.rate.prefill_s(5_000, 100) == prefill_s
+    added = core.arrive(prompt([77], key="s77"), 0.0)
+    assert added.entry.prefill_us == round(added.price.prefill_s / 4 * 1e6) > 0
+    core.finish(added, Outcome.DONE, 1.0)
     core.operating.weigh("r0", 1.0)
     assert (replica.backlog_s, replica.prefill_s(5_000, 100)) == (true_s, prefill_s)
 
