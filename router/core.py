@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 from router.dialect.base import SessionSource, Work
 from router.errors import ConnectFailed, UpstreamError, UpstreamStatus
-from router.policy.view import Ranking, RouteRequest
+from router.policy.view import RouteRequest
 from router.state.cache.prefix_index import PrefixIndex
 from router.state.estimate import EstimateParameters, continues, estimate
-from router.state.fleet.calls import ranked_call
+from router.state.fleet.calls import ruled
 from router.state.fleet.fleet import Fleet
 from router.state.fleet.homes import home_after, is_usable, reason_of
 from router.state.fleet.ledger import Ledger
 from router.state.history import History, Outcome, RequestRecord
 from router.state.members.answers import Return
 from router.state.members.members import Members
+from router.state.operating import Operating
 from router.state.rates.tokens import AnswerShare, TokenRatio
 from router.state.sessions.pins import Pins
 from router.state.sessions.tails import Tails
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from router.dialect.base import PromptFacts, Usage
     from router.errors import RouterError
-    from router.policy.view import Policy
+    from router.policy.view import Policy, Ranking
     from router.state.estimate import Estimate
     from router.state.fleet.ledger import Entry
     from router.state.fleet.replica import Replica
@@ -83,7 +84,9 @@ class RouterCore:
         self.ratio = TokenRatio()
         self.answers = AnswerShare()
         self._members = Members(self.fleet, self.index, self.ratio, on_state)
-        self.members = self._members  # what others use; a core that is recorded puts its own here
+        # What others use; a core that is recorded puts its own here.
+        self.members = self._members
+        self.operating = Operating(self.fleet, self.pins, self.index)
         self.tails = Tails()
         self.history = History()
 
@@ -115,18 +118,15 @@ class RouterCore:
             key = self.tails.find(facts.chain, facts.head_segments, facts.scope) or key
         pin = self.pins.get(key)
         home_id = None if pin is None else pin.home_id
-        bound_to, is_turn = facts.bound_to, facts.is_turn
+        is_turn = facts.is_turn
         view = self.fleet.view(home_id=home_id, model=facts.model)
-        if view.is_empty or bound_to:
-            self._members.check(facts.model, bound_to)
+        if view.is_empty or facts.bound_to:
+            self._members.check(facts.model, facts.bound_to)
         self._serial += 1
         request, guess = self._route_request(facts, key, pin, now_s)
-        if bound_to:
-            ranking = Ranking((bound_to,), "holder", {})
-        elif is_turn:
-            ranking = self._policy.rank(request, view, self._dice)
-        else:
-            ranking = ranked_call(request, view)
+        ranking = ruled(
+            request, view, pin, now_s, bound_to=facts.bound_to, is_turn=facts.is_turn
+        ) or self._policy.rank(request, view, self._dice)
         record = RequestRecord(
             key,
             _SOURCE_NAMES[facts.session_source],
@@ -178,10 +178,9 @@ class RouterCore:
         request, record = ticket.request, ticket.record
         request.session_inflight = 0
         request.cached_tokens = ticket.held.anew(self.index.match(ticket.facts.chain))
-        if record.is_turn:
-            ranking = self._policy.rank(request, view, self._dice)
-        else:
-            ranking = ranked_call(request, view)
+        ranking = ruled(
+            request, view, pin, now_s, bound_to=facts.bound_to, is_turn=facts.is_turn
+        ) or self._policy.rank(request, view, self._dice)
         record.n_tries += 1
         record.reason = "retry"
         replica, _ = self._place(request, record, ranking, ticket.entry)
@@ -288,7 +287,7 @@ class RouterCore:
         cached = request.cached_tokens.get(replica_id)
         record.predicted_cached_tokens = cached
         new_tokens = request.prompt_tokens - cached
-        prefill_s = replica.prefill_s(new_tokens, cached)
+        prefill_s = replica.rate.prefill_s(new_tokens, cached)
         if entry is not None:
             self.ledger.move(entry, replica_id, prefill_s=prefill_s, prefill_tokens=new_tokens)
             return replica, entry

@@ -59,6 +59,7 @@ METRICS: Final[dict[str, str]] = {
     "homeport_recording": "1 while what is decided is recorded",
     "homeport_recorded_records_total": "records taken for the recording",
     "homeport_recorded_bytes_total": "bytes of the recording in its file",
+    "homeport_operator_changes_total": "changes that operators made through the control API, by event",
     "homeport_reloads_total": "files that were read again, by file and outcome",
     "homeport_file_unusable": "1 while a file on disk cannot be used and the one before it is",
     "homeport_source_replicas": "replicas that a source of the fleet names",
@@ -105,6 +106,7 @@ class Counts:
     price_us: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     reloads: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     unusable_files: dict[str, bool] = field(default_factory=dict)
+    operator_changes: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     pressure: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     ttft: Histogram = field(default_factory=_histogram)
     duration: Histogram = field(default_factory=_histogram)
@@ -171,6 +173,7 @@ class RouterMetrics(Collector):
             ("homeport_turned_away_total", "code", counts.turned_away),
             ("homeport_errors_total", "code", counts.errors),
             ("homeport_decisions_total", "reason", counts.decisions),
+            ("homeport_operator_changes_total", "event", counts.operator_changes),
         ):
             family = _counter(name, label)
             for value, n in table.items():
@@ -260,7 +263,7 @@ class RouterMetrics(Collector):
         held = self._core.index.held_bytes
         gauges: tuple[tuple[str, Callable[..., float]], ...] = (
             ("homeport_replica_inflight", lambda r: r.inflight),
-            ("homeport_replica_backlog_seconds", lambda r: r.backlog_s),
+            ("homeport_replica_backlog_seconds", lambda r: r.prefill_ahead_s),
             ("homeport_replica_live_sessions", lambda r: r.live_sessions),
             ("homeport_replica_live_tokens", lambda r: r.live_tokens),
             ("homeport_replica_capacity_tokens", lambda r: r.capacity_tokens),

@@ -26,6 +26,7 @@ from pydantic import (
 
 from router.errors import ConfigError
 from router.policy.registry import POLICIES
+from router.settings.admin import OTHERS
 from router.settings.discovery import DiscoverySettings
 from router.settings.groups import ForwardingSettings, HoldSettings, LimitSettings, RetrySettings
 from router.settings.kinds import (
@@ -297,7 +298,7 @@ def _from_environment() -> dict[str, Any]:
     known[f"{PREFIX}CONFIG"] = "config"
     found: dict[str, Any] = {}
     for name, text in os.environ.items():
-        if not name.startswith(PREFIX):
+        if not name.startswith(PREFIX) or name in OTHERS:
             continue
         if name not in known:
             raise ConfigError(

@@ -128,7 +128,7 @@ class Members:
     @property
     def retry_after_s(self) -> float:
         """When a replica may have room again: the least backlog of prefill, at least a second."""
-        return max(1.0, min((r.backlog_s for r in self._fleet.eligible()), default=0.0))
+        return max(1.0, min((r.prefill_ahead_s for r in self._fleet.eligible()), default=0.0))
 
     def refusal(self, model: str = "") -> Refused:
         """Why nobody may take a request for this model, and when to come back."""

@@ -193,7 +193,7 @@ def test_a_replicas_rate_is_learned_from_its_counters(true_factor: float, others
     """Whoever else sends it work of the same kind, and however much later it counts than it answers."""
     core = make_core(1)
     replica = told(core, rate=None)
-    true_rate = replica.rate.times(true_factor)
+    true_rate = replica.rate.scaled(true_factor)
     dice = random.Random(4)
     tokens, busy_us, now_s = 0, 0.0, 0.0
     for n in range(1, 60):
@@ -246,5 +246,5 @@ def test_what_a_profile_says_counts_until_the_counters_say_more() -> None:
     replica = only(core)
     assert replica.rate == RATE
     assert replica.is_rate_known
-    core.members.described("r0", Description(rate=RATE.times(2.0)))
+    core.members.described("r0", Description(rate=RATE.scaled(2.0)))
     assert replica.rate == RATE  # what it registered with goes first
