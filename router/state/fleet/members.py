@@ -9,10 +9,14 @@ from router.state.cache.losses import lost_since
 from router.state.health.table import Event, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from array import array
+    from collections.abc import Callable, Sequence
 
     from router.errors import UpstreamError
+    from router.state.cache.beliefs import Beliefs, Turn
+    from router.state.cache.feeds import Feeding
     from router.state.cache.held import Held
+    from router.state.cache.pages import Change
     from router.state.cache.prefix_index import Mark, PrefixIndex
     from router.state.fleet.fleet import Fleet
     from router.state.fleet.replica import Description, Observation, Replica, ReplicaSpec
@@ -43,11 +47,13 @@ class Members:
         fleet: Fleet,
         index: PrefixIndex,
         ratio: TokenRatio,
+        beliefs: Beliefs,
         on_change: StateListener | None = None,
     ) -> None:
         self._fleet = fleet
         self._index = index
         self._ratio = ratio
+        self._beliefs = beliefs
         self._on_change = on_change
 
     def join(self, spec: ReplicaSpec, now_s: float) -> Replica:
@@ -55,6 +61,7 @@ class Members:
         known = self._fleet.get(spec.replica_id)
         if known is not None and (known.spec.host, known.spec.port) != (spec.host, spec.port):
             self._index.clear(spec.replica_id)
+            self._beliefs.lost(spec.replica_id)
         replica = self._fleet.join(spec, now_s)
         self._set_capacity(replica)
         return replica
@@ -62,6 +69,7 @@ class Members:
     def leave(self, replica_id: str) -> bool:
         """Forget a replica at once; False if it was not known."""
         self._index.forget(replica_id)
+        self._beliefs.forget(replica_id)
         return self._fleet.leave(replica_id) is not None
 
     def drain(
@@ -127,6 +135,7 @@ class Members:
         if after is State.DOWN:
             # The process is gone or hung: what it held in memory will not be there again.
             self._index.clear(replica.replica_id)
+            self._beliefs.lost(replica.replica_id)
             self._fleet.set_foreign(replica, 0, 0.0)
         if self._on_change is not None:
             self._on_change(replica.replica_id, before, after, event)
@@ -208,6 +217,9 @@ class Members:
         self, replica: Replica, record: RequestRecord, held: Held, marks: tuple[Mark, ...]
     ) -> None:
         """A replica told how much of a prompt it had: if that is less than believed, believe less."""
+        self._beliefs.reported(record)
+        if held.knows(replica.replica_id):
+            return  # its pages were told: its next ones will be, too
         reported_tokens, prompt_tokens = (
             record.reported_cached_tokens,
             record.reported_prompt_tokens,
@@ -227,6 +239,22 @@ class Members:
         counters = replica.counters
         counters.cache_losses += 1
         counters.lost_bytes += self._index.lost(replica.replica_id, used)
+
+    def fed(self, replica_id: str, told: Feeding, now_s: float) -> None:
+        """One cache of a replica that publishes its pages is followed from now on, or no more."""
+        if self._fleet.get(replica_id) is not None:
+            self._beliefs.fed(replica_id, told, now_s)
+
+    def paged(self, replica_id: str, rank: int, changes: Sequence[Change], now_s: float) -> bool:
+        """A replica published what changed in one of its caches; False if that was not taken.
+
+        Nobody follows that cache, or it told more than is kept: its story is to begin anew.
+        """
+        return self._beliefs.paged(replica_id, rank, changes, now_s)
+
+    def tied(self, turn: Turn, tokens: int, page_tokens: int, pages: array[int]) -> bool:
+        """A placed turn's prompt has so many tokens, in these pages; False if that is of no use."""
+        return self._beliefs.tied(turn, tokens, page_tokens, pages)
 
     def expire(self, now_s: float) -> list[str]:
         """Remove the replicas whose lease or drain is over; answer their ids. Old load reports are dropped."""
