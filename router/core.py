@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from router.dialect.base import SessionSource, Work
 from router.errors import ConnectFailed, UpstreamError, UpstreamStatus
 from router.policy.view import Price, Ranking, RouteRequest
-from router.state.cache.beliefs import Beliefs
+from router.state.beliefs import Beliefs
 from router.state.cache.prefix_index import PrefixIndex
 from router.state.estimate import EstimateParameters, continues, estimate
 from router.state.fleet.calls import ranked_call

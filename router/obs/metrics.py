@@ -17,6 +17,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from router.clock import now_s
+from router.obs.beliefs import belief_metrics
 from router.obs.tenants import tenant_metrics
 from router.state.health.table import State
 
@@ -76,6 +78,12 @@ METRICS: Final[dict[str, str]] = {
     "homeport_replica_failures_total": "failed tries at a replica",
     "homeport_replica_cache_losses_total": "reports of a smaller cache than was believed",
     "homeport_replica_lost_bytes_total": "bytes of prompts no longer believed to be cached after such a report",
+    "homeport_replica_belief_source": "1 for the source of what is believed of a replica's cache",
+    "homeport_replica_belief_age_seconds": "since that source was last heard of",
+    "homeport_replica_prediction_error_tokens_total": "predicted against reported cached tokens, summed without sign",
+    "homeport_replica_known_pages": "pages that a replica has published and holds",
+    "homeport_kv_events_total": "what came of following a replica's KV events",
+    "homeport_ties_total": "prompts whose pages were to be learned, by outcome",
 }
 """Name and meaning of each; ``docs/metrics.md`` has the same rows."""
 
@@ -116,6 +124,8 @@ class Counts:
     reloads: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     unusable_files: dict[str, bool] = field(default_factory=dict)
     pressure: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    events: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    ties: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     ttft: Histogram = field(default_factory=Histogram)
     duration: Histogram = field(default_factory=Histogram)
 
@@ -143,9 +153,11 @@ class RouterMetrics(Collector):
         counts: Counts,
         recorder: Recorder | None = None,
         gate: Gate | None = None,
+        now_s: Callable[[], float] = now_s,
     ) -> None:
         self._core = core
         self._counts = counts
+        self._now_s = now_s
         self._recorder = recorder
         self._gate = gate
         self._registry = CollectorRegistry(auto_describe=False)
@@ -165,6 +177,9 @@ class RouterMetrics(Collector):
         yield from self._files()
         yield from tenant_metrics(self._gate, METRICS)
         yield from self._replicas()
+        yield from belief_metrics(
+            self._core, self._counts.events, self._counts.ties, METRICS, self._now_s()
+        )
 
     def _requests(self) -> Iterator[Metric]:
         counts = self._counts

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from router.core import RouterCore
     from router.recording.journal import Journal
     from router.recording.seal import Seal
-    from router.state.cache.beliefs import Turn
+    from router.state.beliefs import Turn
     from router.state.cache.feeds import Feeding
     from router.state.cache.pages import Change, Kind, Medium
     from router.state.fleet.members import StateListener

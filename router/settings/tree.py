@@ -144,6 +144,9 @@ class Settings(BaseModel):
         default=True, description="repeat a request that may have started before its first event"
     )
     probe_s: Seconds = Field(default=1.0, description="between two probes of a replica")
+    kv_events: Literal["auto", "off"] = Field(
+        default="auto", description="follow the KV events of replicas that publish them"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least level that is logged"
     )

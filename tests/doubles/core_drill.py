@@ -298,8 +298,10 @@ class Drill:
             (Said.BEGUN, Said.WHOLE, Said.WHOLE, Said.WHOLE, Said.PARTIAL, Said.LOST)
         )
         n_ranks = dice.choice((1, 1, 1, 2))
-        told = Feeding(said, dice.choice((64, 64, 64, 16)), dice.randrange(n_ranks), n_ranks)
-        self.core.members.fed(self._name(), told, self.now_s)
+        name, page_tokens = self._name(), dice.choice((64, 64, 64, 16))
+        for each in (Said.BEGUN, said) if dice.random() < 0.7 else (said,):
+            told = Feeding(each, page_tokens, dice.randrange(n_ranks), n_ranks)
+            self.core.members.fed(name, told, self.now_s)
 
     def _page(self) -> None:
         dice = self.dice

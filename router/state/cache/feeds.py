@@ -31,7 +31,7 @@ class Said(StrEnum):
     PARTIAL = "partial"
     """It is followed without a gap, but what it held before is not known."""
     LOST = "lost"
-    """It is not followed any more."""
+    """It is not followed now; what was told is kept until its story goes on or begins anew."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -46,10 +46,14 @@ class Feeding:
 
 @dataclass(slots=True)
 class Feed:
-    """One replica's caches by rank; ``heard_s`` is when it was last heard of."""
+    """One replica's caches by rank; ``heard_s`` is when it was last heard of.
+
+    ``begun`` are the ranks whose story is known from where it began, ``followed`` those where it goes on.
+    """
 
     page_tokens: int
     caches: list[PageCache]
+    begun: set[int] = field(default_factory=set)
     followed: set[int] = field(default_factory=set)
     heard_s: float = 0.0
     is_live: bool = False
@@ -117,11 +121,12 @@ class Feeds:
             self._feeds[replica_id] = feed
         cache = feed.caches[told.rank]
         feed.heard_s = now_s
-        if told.said in (Said.BEGUN, Said.LOST):
-            self._n_begun += 1
-            cache.begin(self._n_begun)
+        if told.said is Said.BEGUN:
+            self._forget(feed, told.rank)
+            feed.begun.add(told.rank)
+        elif told.said is Said.LOST:
             feed.followed.discard(told.rank)
-        else:
+        elif told.rank in feed.begun:
             cache.is_whole = told.said is Said.WHOLE
             feed.followed.add(told.rank)
         self._weigh(feed)
@@ -134,15 +139,13 @@ class Feeds:
         More than is kept, or from a cache that nobody follows, is not taken: it is to begin anew.
         """
         feed = self._feeds.get(replica_id)
-        if feed is None or not 0 <= rank < len(feed.caches):
+        if feed is None or rank not in feed.begun:
             return False, False
         feed.heard_s = now_s
         cache, is_empty = feed.caches[rank], False
         for change in changes:
             if not cache.apply(change):
-                self._n_begun += 1
-                cache.begin(self._n_begun)
-                feed.followed.discard(rank)
+                self._forget(feed, rank)
                 self._weigh(feed)
                 return False, False
             if change.kind is Kind.CLEARED:
@@ -154,10 +157,8 @@ class Feeds:
         feed = self._feeds.get(replica_id)
         if feed is None:
             return
-        for cache in feed.caches:
-            self._n_begun += 1
-            cache.begin(self._n_begun)
-        feed.followed.clear()
+        for rank in range(len(feed.caches)):
+            self._forget(feed, rank)
         self._weigh(feed)
 
     def forget(self, replica_id: str) -> None:
@@ -165,6 +166,12 @@ class Feeds:
         feed = self._feeds.pop(replica_id, None)
         if feed is not None and feed.is_live:
             self.n_live -= 1
+
+    def _forget(self, feed: Feed, rank: int) -> None:
+        self._n_begun += 1
+        feed.caches[rank].begin(self._n_begun)
+        feed.begun.discard(rank)
+        feed.followed.discard(rank)
 
     def _weigh(self, feed: Feed) -> None:
         is_live = len(feed.followed) == len(feed.caches)

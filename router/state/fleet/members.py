@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from router.errors import UpstreamError
-    from router.state.cache.beliefs import Beliefs, Turn
+    from router.state.beliefs import Beliefs, Turn
     from router.state.cache.feeds import Feeding
     from router.state.cache.held import Held
     from router.state.cache.pages import Change
