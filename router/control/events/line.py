@@ -148,7 +148,8 @@ class Line:
         self._count(self.key, what)
 
     def ask(self, start: int) -> None:
-        """Ask for a replay from this number on."""
+        """Ask for a replay from this number on; what was asked before is not read to its end."""
+        self._end_replay()
         self._wanted_from = start
 
     # Reading
