@@ -17,7 +17,6 @@ from router.clock import now_s
 from router.control.api.guard import Guard
 from router.control.api.server import ControlApi
 from router.control.events.subscriber import KvEvents
-from router.control.events.tying import Tying
 from router.control.observe.probes import Probes
 from router.control.reload import Reloader
 from router.core import CoreParameters, RouterCore
@@ -167,13 +166,10 @@ class Router:
             aliases=dict(alias.split("=", 1) for alias in settings.aliases),
             default_model=settings.default_model,
         )
-        self._events = self._tying = None
+        self._events = None
         if settings.kv_events == "auto":
             self._events = KvEvents(
-                self.core, counts=counts.events, now_s=now_s, api_key=api_key, tls=to_replicas
-            )
-            self._tying = Tying(
-                self.core, counts=counts.ties, now_s=now_s, api_key=api_key, tls=to_replicas
+                self.core, counts, now_s=now_s, api_key=api_key, tls=to_replicas
             )
         options = replace(dialect_options(settings), adapter_of=names.adapter_of)
         self.door = FrontDoor(
@@ -185,7 +181,7 @@ class Router:
             forwarding=forwarding_rules(settings),
             observer=Observer(counts, access=self._access, gate=gate),
             now_s=now_s,
-            tying=self._tying,
+            tying=self._events and self._events.tying,
             security=EdgeSecurity(
                 gate=gate,
                 keys=ReplicaKeys(api_key, is_client_forwarded=settings.forward_client_key),
@@ -224,9 +220,8 @@ class Router:
             if self._recorder is not None:
                 await asyncio.to_thread(self._recorder.start)
             await self.probes.start()
-            for follower in (self._events, self._tying):
-                if follower is not None:
-                    await follower.start()
+            if self._events is not None:
+                await self._events.start()
             tls = self._tls.context if self._tls and self._settings.tls.control else None
             host, port = self._settings.admin_host, self._settings.admin_port
             admin_port = await self.api.start(host, port, tls)
@@ -247,9 +242,8 @@ class Router:
             self._ticking.cancel()
         self.files.stop()
         await self.probes.stop()
-        for follower in (self._events, self._tying):
-            if follower is not None:
-                await follower.stop()
+        if self._events is not None:
+            await self._events.stop()
         await self.api.stop()
         if self._access is not None:
             self._access.flush()

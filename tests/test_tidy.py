@@ -21,6 +21,7 @@ from router.errors import CODES
 from router.obs.metrics import METRICS, Counts, RouterMetrics
 from router.policy import registry
 from router.settings import LimitSettings, Settings
+from router.state.cache.feeds import Feeding, Said
 from router.state.fleet.replica import ReplicaSpec
 from router.tenants.gate import Gate
 from router.tenants.model import Tenant
@@ -156,6 +157,10 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     counts = Counts()
     counts.requests["openai-chat", "done"] += 1
     counts.reloads["tenants", "done"] += 1
+    counts.events["r1", "gap"] += 1
+    counts.ties["tied"] += 1
+    core.members.fed("r1", Feeding(Said.BEGUN, 64), 0.0)
+    core.members.fed("r1", Feeding(Said.WHOLE, 64), 0.0)
     counts.unusable_files["tenants"] = False
     gate = Gate([Tenant("a")], 0.0, is_isolated=False)
     gate.accounts["a"].ended["done"] += 1

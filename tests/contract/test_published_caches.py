@@ -27,6 +27,7 @@ pytestmark = pytest.mark.engine
 DICE = random.SystemRandom()
 PORTS = ("--port", "0", "--admin-port", "0")
 WAIT_S_MAX = 30.0
+BELIEVED = ("events", "ready")
 OUTPUT_TOKENS = 4
 TAIL_TOKENS = 8
 """What the template writes behind the last message, and somewhat more."""
@@ -80,10 +81,10 @@ class Seen:
         }
 
     async def belief(self) -> dict[str, Any]:
-        """What is believed of the one replica's cache."""
+        """What is believed of the one replica's cache, and its state."""
         async with aiohttp.ClientSession() as http, http.get(f"{self._url}/fleet") as answer:
-            found: dict[str, Any] = (await answer.json())["replicas"][0]["belief"]
-            return found
+            replica: dict[str, Any] = (await answer.json())["replicas"][0]
+            return {**replica["belief"], "state": replica["state"]}
 
     async def until(self, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait for a belief and metrics."""
@@ -111,7 +112,7 @@ async def test_after_a_flush_every_session_is_believed_to_the_page(
     talks, n = [Talk(shared) for _ in range(3)], 0
     with running("serve", *PORTS, "--replica", member.url) as router:
         seen = Seen(router)
-        await seen.until(lambda found: found["source"] == "events")
+        await seen.until(lambda found: (found["source"], found["state"]) == BELIEVED)
         async with aiohttp.ClientSession(router.url) as http, session(member) as replica:
             for turn in range(3):
                 for talk in talks:
@@ -141,7 +142,7 @@ async def test_a_replica_that_evicts_is_believed_to_the_page(engines: dict[str, 
     key = ("--replica-api-key", API_KEY)
     with running("serve", *PORTS, "--replica", member.url, *key) as router:
         seen = Seen(router)
-        await seen.until(lambda found: found["source"] == "events")
+        await seen.until(lambda found: (found["source"], found["state"]) == BELIEVED)
         async with aiohttp.ClientSession(router.url) as http, session(member) as replica:
             for turn in range(4):
                 DICE.shuffle(talks)
@@ -165,7 +166,7 @@ async def test_a_restart_behind_its_url_is_believed_at_once(tmp_path: Path) -> N
         member = engine.member
         with running("serve", *PORTS, "--replica", member.url) as router:
             seen = Seen(router)
-            await seen.until(lambda found: found["source"] == "events")
+            await seen.until(lambda found: (found["source"], found["state"]) == BELIEVED)
             async with aiohttp.ClientSession(router.url) as http:
                 async with session(member) as replica:
                     for turn in range(2):
@@ -178,7 +179,7 @@ async def test_a_restart_behind_its_url_is_believed_at_once(tmp_path: Path) -> N
                 engine.signal(signal.SIGKILL)
                 await seen.until(lambda found: found["source"] != "events")
                 assert await asyncio.to_thread(engine.restart_if_ended)
-                await seen.until(lambda found: found["source"] == "events")
+                await seen.until(lambda found: (found["source"], found["state"]) == BELIEVED)
                 async with session(engine.member) as replica:
                     for turn in range(2):
                         for talk in talks:

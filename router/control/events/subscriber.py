@@ -10,12 +10,13 @@ import asyncio
 import logging
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import aiohttp
 import msgspec
 
 from router.control.events.frames import endpoints_of
+from router.control.events.tying import Tying
 from router.state.cache.feeds import Feeding, Said
 from router.state.cache.pages import Kind
 from router.state.health.table import State
@@ -41,20 +42,28 @@ _INFO_BYTES_MAX: Final = 1 << 20
 _READY: Final = (State.READY, State.SUSPECT, State.DRAINING)
 
 
+class EventCounts(Protocol):
+    """What is counted: of each replica's events by word, of ties by outcome."""
+
+    events: defaultdict[tuple[str, str], int]
+    ties: defaultdict[str, int]
+
+
 class KvEvents:
-    """Follows the caches of the whole fleet and tells the core; ``counts`` are by replica and word."""
+    """Follows the caches of the whole fleet and tells the core; ``tying`` learns which pages prompts have."""
 
     def __init__(
         self,
         core: RouterCore,
+        counts: EventCounts,
         *,
-        counts: defaultdict[tuple[str, str], int],
         now_s: Callable[[], float],
         api_key: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._core = core
-        self._counts = counts
+        self._counts = counts.events
+        self.tying = Tying(core, counts=counts.ties, now_s=now_s, api_key=api_key, tls=tls)
         self._now_s = now_s
         self._api_key = api_key
         self._tls = tls
@@ -75,6 +84,7 @@ class KvEvents:
         connector = aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls)
         timeout = aiohttp.ClientTimeout(total=_ASK_S)
         self._http = aiohttp.ClientSession(timeout=timeout, connector=connector)
+        await self.tying.start()
         self._following = spawn(self._follow(), name="kv-events")
 
     async def stop(self) -> None:
@@ -83,6 +93,7 @@ class KvEvents:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.tying.stop()
         if self._follower is not None:
             await asyncio.to_thread(self._follower.stop)
             self._follower = None
