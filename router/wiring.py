@@ -44,6 +44,7 @@ from router.state.fleet.replica import ReplicaSpec
 from router.tasks import spawn
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from pydantic import SecretStr
@@ -144,6 +145,15 @@ def _access_log() -> AccessLog:
     return AccessLog(lambda delay_s, call: asyncio.get_running_loop().call_later(delay_s, call))
 
 
+def _kv_events(
+    settings: Settings, core: RouterCore, counts: Counts, tls: ssl.SSLContext | None
+) -> KvEvents | None:
+    if settings.kv_events == "off":
+        return None
+    key = _text(settings.replica_api_key)
+    return KvEvents(core, counts, now_s=now_s, api_key=key, tls=tls)
+
+
 class Router:
     """One router: the core, its two servers and its daemons."""
 
@@ -166,11 +176,7 @@ class Router:
             aliases=dict(alias.split("=", 1) for alias in settings.aliases),
             default_model=settings.default_model,
         )
-        self._events = None
-        if settings.kv_events == "auto":
-            self._events = KvEvents(
-                self.core, counts, now_s=now_s, api_key=api_key, tls=to_replicas
-            )
+        self._events = _kv_events(settings, self.core, counts, to_replicas)
         options = replace(dialect_options(settings), adapter_of=names.adapter_of)
         self.door = FrontDoor(
             core=self.core,
@@ -181,7 +187,7 @@ class Router:
             forwarding=forwarding_rules(settings),
             observer=Observer(counts, access=self._access, gate=gate),
             now_s=now_s,
-            tying=self._events and self._events.tying,
+            tying=None if self._events is None else self._events.tying,
             security=EdgeSecurity(
                 gate=gate,
                 keys=ReplicaKeys(api_key, is_client_forwarded=settings.forward_client_key),

@@ -154,6 +154,11 @@ class Beliefs:
             return False
         if record.reported_prompt_tokens not in (None, tokens):
             return False
+        feed = self.feeds.live(record.replica_id)
+        # It has just computed them: where they are not there, they are not the prompt's.
+        has_told = feed is not None and feed.is_whole and record.began_s is not None
+        if has_told and feed is not None and feed.leading(pages, len(pages)) < len(pages):
+            return False
         before = pin.tie
         is_branch = before is not None and not turn.continues and before.tokens > tokens
         if is_branch and record.replica_id != pin.home_id:

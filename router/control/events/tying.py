@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,7 +25,6 @@ from router.tasks import spawn
 if TYPE_CHECKING:
     import ssl
     from array import array
-    from collections import defaultdict
     from collections.abc import Callable
 
     from router.control.events.question import Question
@@ -40,6 +39,9 @@ _WAIT_S: Final = 60.0
 _ANSWER_S: Final = 20.0
 _ANSWER_BYTES_MAX: Final = 32 << 20
 _SHARE: Final = 0.2
+_EVENTS_S: Final = 0.5
+_MISSES_MAX: Final = 8
+_ONE_IN: Final = 32
 _KNOWN_MAX: Final = 20_000
 _READY: Final = (State.READY, State.SUSPECT, State.DRAINING)
 
@@ -79,6 +81,7 @@ class Tying:
         self._jobs: dict[str, OrderedDict[str, _Job]] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._n_bytes = 0
+        self._misses: defaultdict[str, int] = defaultdict(int)
         self._known: OrderedDict[tuple[str, int], None] = OrderedDict()
 
     async def start(self) -> None:
@@ -140,6 +143,10 @@ class Tying:
                 _log.exception("tie-failed replica=%s", replica_id)
                 outcome = "failed"
             self._counts[outcome] += 1
+            if outcome == "tied":
+                self._misses[job.dialect] = 0
+            elif outcome in ("mismatch", "unwanted"):
+                self._misses[job.dialect] += 1
             await asyncio.sleep((self._now_s() - began_s) * (1 / _SHARE - 1))
 
     async def _tie(self, replica_id: str, job: _Job) -> str:
@@ -148,24 +155,35 @@ class Tying:
         replica = self._core.fleet.get(replica_id)
         if feed is None or replica is None or replica.state not in _READY:
             return "dropped"
-        asked = await asyncio.to_thread(question, job.dialect, job.body)
+        asked = None
+        if not self._is_hopeless(job.dialect):
+            asked = await asyncio.to_thread(question, job.dialect, job.body)
         if asked is None:
             return "unasked"
         key = replica.spec.api_key or self._api_key
         found = await self._ask(replica.spec.url, key, asked, feed.page_tokens)
-        if found is None:
-            return "failed"
-        tokens, pages = found
-        ticket = job.ticket
-        counted = ticket.record.reported_prompt_tokens
+        return "failed" if found is None else await self._tell(job.ticket, feed.page_tokens, *found)
+
+    async def _tell(self, ticket: Ticket, page_tokens: int, tokens: int, pages: array[int]) -> str:
+        counted, tied = ticket.record.reported_prompt_tokens, self._core.members.tied
         if counted is not None and counted != tokens:
             return "mismatch"
-        if not self._core.members.tied(ticket, tokens, feed.page_tokens, pages):
-            return "unwanted"
+        if not tied(ticket, tokens, page_tokens, pages):
+            await asyncio.sleep(_EVENTS_S)  # its events may be on their way
+            if not tied(ticket, tokens, page_tokens, pages):
+                return "unwanted"
         self._known[ticket.session_key, ticket.facts.chain[-1]] = None
         if len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
         return "tied"
+
+    def _is_hopeless(self, dialect: str) -> bool:
+        """Whether a dialect's prompts were tied in vain so often that only few are tried."""
+        misses = self._misses[dialect]
+        if misses < _MISSES_MAX:
+            return False
+        self._misses[dialect] = misses + 1
+        return misses % _ONE_IN != 0
 
     async def _ask(
         self, url: str, key: str | None, asked: Question, page_tokens: int
