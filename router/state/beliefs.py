@@ -212,19 +212,19 @@ class Beliefs:
 
     def _tied(self, prompt: Prompt, tie: Tie | None) -> Tied | None:
         chain, n_head = prompt.chain, prompt.head_segments
+        head = self.ties.head(chain[n_head - 1]) if 0 < n_head <= len(chain) else None
         if tie is not None and self.ties.use(tie):
             shared = tie.common(chain)
             if shared > n_head:
-                n_pages = tie.pages_at(shared)
                 return Tied(
                     self.feeds,
                     tie.pages,
                     tie.page_tokens,
-                    n_pages=n_pages,
+                    n_pages=tie.pages_at(shared),
                     segments=shared,
                     tie=tie,
+                    n_shared=0 if head is None else head.n_pages,
                 )
-        head = self.ties.head(chain[n_head - 1]) if 0 < n_head <= len(chain) else None
         if head is None:
             return None
         return Tied(

@@ -115,7 +115,7 @@ class Head:
 class Tied:
     """One prompt's leading pages, and what each replica that tells of its pages holds of them."""
 
-    __slots__ = ("_feeds", "_n", "_pages", "page_tokens", "segments", "tie", "tokens")
+    __slots__ = ("_feeds", "_n", "_n_shared", "_pages", "page_tokens", "segments", "tie", "tokens")
 
     def __init__(
         self,
@@ -126,12 +126,17 @@ class Tied:
         n_pages: int,
         segments: int,
         tie: Tie | None,
+        n_shared: int = 0,
     ) -> None:
-        """The first ``n_pages`` of ``pages`` are those of the first ``segments``."""
+        """The first ``n_pages`` of ``pages`` are those of the first ``segments``.
+
+        Behind the first ``n_shared`` pages, those of other sessions follow as well.
+        """
         self._feeds = feeds
         self._pages = pages
         self.page_tokens = page_tokens
         self._n = n_pages
+        self._n_shared = n_shared
         self.tie = tie
         self.segments = segments
         self.tokens = n_pages * page_tokens
@@ -163,7 +168,7 @@ class Tied:
             tokens = found * page_tokens
             is_certain = feed.is_whole or self._is_told(replica_id, feed.epoch)
             return tokens if is_certain else max(tokens, assumed_tokens)
-        if n and answered:
+        if answered and n > self._n_shared:
             limit = (self.tokens + answered) // page_tokens - n
             found += feed.following(self._pages[n - 1], limit)
         tokens = found * page_tokens
