@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("homeport.events")
 _FOLLOW_S: Final = 1.0
 _ASK_AGAIN_S: Final = 60.0
+_ASK_BROKEN_S: Final = 5.0
 _ASK_S: Final = 5.0
 _INFO_BYTES_MAX: Final = 1 << 20
 _READY: Final = (State.READY, State.SUSPECT, State.DRAINING)
@@ -124,7 +125,7 @@ class KvEvents:
             url, asked_s = self._asked.get(replica_id, ("", 0.0))
             if url != replica.spec.url:
                 self._leave(replica_id)
-            elif now_s - asked_s < _ASK_AGAIN_S:
+            elif now_s - asked_s < self._again_s(replica_id):
                 self._begin_broken(replica_id)
                 continue
             if replica_id not in self._asking:
@@ -132,6 +133,11 @@ class KvEvents:
                 task = spawn(self._ask(replica), name=f"events {replica_id}")
                 self._asking[replica_id] = task
                 task.add_done_callback(partial(self._has_asked, replica_id))
+
+    def _again_s(self, replica_id: str) -> float:
+        """How long after a replica was asked where it publishes it is asked again."""
+        is_live = self._core.beliefs.feeds.live(replica_id) is not None
+        return _ASK_AGAIN_S if is_live or not self._endpoints.get(replica_id) else _ASK_BROKEN_S
 
     def _begin_broken(self, replica_id: str) -> None:
         """What the core has forgotten of a cache, as its replica was away, is told again."""
