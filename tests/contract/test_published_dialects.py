@@ -43,7 +43,8 @@ def _chat(turns: list[str]) -> dict[str, Any]:
             ]
         messages.append({"role": "user", "content": text})
     tools = [{"type": "function", "function": function}]
-    return {"messages": messages, "tools": tools, "max_tokens": 4}
+    options = {"include_usage": True}
+    return {"messages": messages, "tools": tools, "max_tokens": 4, "stream_options": options}
 
 
 def _messages(turns: list[str]) -> dict[str, Any]:
@@ -105,7 +106,13 @@ def _responses(turns: list[str]) -> dict[str, Any]:
             ]
         asked = [{"type": "input_text", "text": text}]
         items.append({"type": "message", "role": "user", "content": asked})
-    function = {"type": "function", "name": "read_file", "strict": False, "parameters": PARAMETERS}
+    function = {
+        "type": "function",
+        "name": "read_file",
+        "description": "Reads.",
+        "strict": False,
+        "parameters": PARAMETERS,
+    }
     tools = [
         function,
         {"type": "custom", "name": "patch", "format": GRAMMAR},
@@ -159,7 +166,7 @@ async def test_a_dialects_prompts_are_tied(
                     text = await answer.text()
                 await seen.tied(n + 1)
                 cached = max(map(_cached, _usages(text)))
-                if n:
+                if n and path != "/v1/completions":  # one text: known in pieces of 4 KB only
                     # The last page of a prompt may hold more than comes back of it.
                     assert cached >= 500
                     assert 0 <= predicted - cached <= PAGE_TOKENS

@@ -19,9 +19,18 @@ from router.control.events.responses_asked import chat_of_responses
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_CHAT: Final = "openai-chat"
 _APART: Final = ("extra_key", "lora_path", "input_ids", "input_embeds")
 """Members by which a prompt's pages have other numbers than its tokens tell."""
+_SHOWN: Final = (
+    "model",
+    "messages",
+    "tools",
+    "tool_choice",
+    "reasoning_effort",
+    "continue_final_message",
+    "chat_template_kwargs",
+)
+"""What a chat's prompt is made of; ``stream`` would ask for an answer that there is not."""
 
 
 class Question(NamedTuple):
@@ -34,7 +43,7 @@ class Question(NamedTuple):
 def question(dialect: str, body: bytes) -> Question | None:
     """What to ask for the tokens of a request's prompt; None if that cannot be asked."""
     asked = _ASKED.get(dialect)
-    if asked is None and dialect != _CHAT:
+    if asked is None:
         return None
     try:
         fields = msgspec.json.decode(body)
@@ -43,9 +52,13 @@ def question(dialect: str, body: bytes) -> Question | None:
         salt = fields.get("cache_salt")
         if salt is not None and not isinstance(salt, str):
             return None
-        return Question(body if asked is None else msgspec.json.encode(asked(fields)), salt)
-    except (msgspec.DecodeError, RecursionError, UnclearError):
-        return None
+        return Question(msgspec.json.encode(asked(fields)), salt)
+    except (msgspec.DecodeError, RecursionError, TypeError, UnclearError):
+        return None  # a TypeError: a text that is none
+
+
+def _of_chat(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: fields[name] for name in _SHOWN if name in fields}
 
 
 def _of_text(fields: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +70,8 @@ def _of_text(fields: dict[str, Any]) -> dict[str, Any]:
 
 _ASKED: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "anthropic-messages": chat_of_messages,
+    "openai-chat": _of_chat,
     "openai-completions": _of_text,
     "openai-responses": chat_of_responses,
 }
-"""The dialects whose bodies are asked otherwise than they came."""
+"""How each dialect's bodies are asked."""

@@ -96,7 +96,8 @@ def _called(item: dict[str, Any], arguments: object) -> dict[str, Any]:
 
 def _thought(item: dict[str, Any]) -> str:
     for part in (item.get("summary"), item.get("content")):
-        texts = [block["text"] for block in map(as_object, part or []) if block.get("text")]
+        blocks = map(as_object, as_list(part or []))
+        texts = [block["text"] for block in blocks if block.get("text")]
         if texts:
             return "\n".join(texts)
     state = item.get("encrypted_content")
@@ -134,7 +135,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any] | None:
     kind, description = tool.get("type"), tool.get("description")
     parameters = tool.get("parameters")
     if kind == "custom" and tool.get("name"):
-        form = tool.get("format") or {}
+        form = as_object(tool.get("format") or {})
         parts = [description] if description else []
         if form.get("type") == "grammar":
             syntax, rules = form.get("syntax") or "lark", form.get("definition") or ""
