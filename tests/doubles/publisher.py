@@ -64,6 +64,7 @@ class Publisher:
         self._replay.setsockopt(zmq.LINGER, 0)
         self.ports = (_bound(self._pub, self.ports[0]), _bound(self._replay, self.ports[1]))
         self.subscribed = threading.Event()
+        self.questioned = threading.Event()
         self._is_over = False
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -117,6 +118,7 @@ class Publisher:
         first = int.from_bytes(start, "big")
         self.asked.append(first)
         if not self.is_answering:
+            self.questioned.set()
             return
         for number, payload in self._kept:
             if number >= first:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from functools import partial
 from http import HTTPStatus
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import aiohttp
@@ -38,6 +39,7 @@ _log = logging.getLogger("homeport.events")
 _FOLLOW_S: Final = 1.0
 _ASK_AGAIN_S: Final = 60.0
 _ASK_BROKEN_S: Final = 5.0
+_BEGIN_AGAIN_S: Final = 30.0
 _ASK_S: Final = 5.0
 _INFO_BYTES_MAX: Final = 1 << 20
 _READY: Final = (State.READY, State.SUSPECT, State.DRAINING)
@@ -78,6 +80,7 @@ class KvEvents:
         self._endpoints: dict[str, tuple[Endpoint, ...]] = {}
         self._said: dict[Key, Said] = {}
         self._n_taken: dict[Key, int] = {}
+        self._begun_s: dict[Key, float] = {}
 
     async def start(self) -> None:
         """Follow the fleet from now on."""
@@ -126,7 +129,7 @@ class KvEvents:
             if url != replica.spec.url:
                 self._leave(replica_id)
             elif now_s - asked_s < self._again_s(replica_id):
-                self._begin_broken(replica_id)
+                self._begin_broken(replica_id, now_s)
                 continue
             if replica_id not in self._asking:
                 self._asked[replica_id] = (replica.spec.url, now_s)
@@ -139,14 +142,16 @@ class KvEvents:
         is_live = self._core.beliefs.feeds.live(replica_id) is not None
         return _ASK_AGAIN_S if is_live or not self._endpoints.get(replica_id) else _ASK_BROKEN_S
 
-    def _begin_broken(self, replica_id: str) -> None:
-        """What the core has forgotten of a cache, as its replica was away, is told again."""
+    def _begin_broken(self, replica_id: str, now_s: float) -> None:
+        """What the core has forgotten of a cache is told again: its replica was away, or it was too much."""
         feed = self._core.beliefs.feeds.get(replica_id)
         for endpoint in self._endpoints.get(replica_id, ()):
             key = (replica_id, endpoint.rank)
             is_told = self._said.get(key) in (Said.WHOLE, Said.PARTIAL)
             is_known = feed is not None and endpoint.rank in feed.begun
-            if is_told and not is_known and self._follower is not None:
+            is_due = now_s - self._begun_s.get(key, -inf) > _BEGIN_AGAIN_S
+            if is_told and not is_known and is_due and self._follower is not None:
+                self._begun_s[key] = now_s
                 self._said[key] = Said.LOST
                 self._follower.begin_anew(key)
 
@@ -166,6 +171,7 @@ class KvEvents:
             self._follower.leave(key)
         self._said.pop(key, None)
         self._n_taken.pop(key, None)
+        self._begun_s.pop(key, None)
 
     async def _lost_thread(self) -> None:
         """The thread has failed: nothing is followed until it runs again."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, defaultdict
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -123,9 +124,18 @@ class Tying:
         self._n_bytes += len(body)
         jobs[ticket.session_key] = _Job(ticket, dialect, body, self._now_s())
         if replica_id not in self._workers:
-            worker = spawn(self._work(replica_id), name=f"tie {replica_id}")
-            self._workers[replica_id] = worker
-            worker.add_done_callback(lambda _: self._workers.pop(replica_id, None))
+            self._begin(replica_id)
+
+    def _begin(self, replica_id: str) -> None:
+        worker = self._workers[replica_id] = spawn(self._work(replica_id), name=f"tie {replica_id}")
+        worker.add_done_callback(partial(self._ended, replica_id))
+
+    def _ended(self, replica_id: str, worker: asyncio.Task[None]) -> None:
+        del self._workers[replica_id]
+        if not self._jobs.get(replica_id):
+            self._jobs.pop(replica_id, None)
+        elif not worker.cancelled():
+            self._begin(replica_id)
 
     async def _work(self, replica_id: str) -> None:
         """Ask one replica for what waits for it, one prompt after the other, with pauses between."""

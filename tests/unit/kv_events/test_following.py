@@ -257,6 +257,7 @@ def test_a_publisher_that_answers_nobody_is_asked_again_and_delays_nobody(reader
         reader.follower.follow(KEY, silent.endpoint())
         reader.follower.follow(("r2", 0), other.endpoint())
         reader.until(lambda: reader.holds(2, name="r2"))
+        assert silent.questioned.wait(WAIT_S_MAX)
         assert reader.feeds.live("r1") is None
         silent.is_answering = True
         reader.until(lambda: reader.holds(1))
