@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from router.dialect.base import SessionSource, Work
 from router.errors import ConnectFailed, UpstreamError, UpstreamStatus
 from router.policy.view import RouteRequest
+from router.state.beliefs import Beliefs
 from router.state.cache.prefix_index import PrefixIndex
 from router.state.estimate import EstimateParameters, continues, estimate
 from router.state.fleet.calls import ruled
@@ -83,7 +84,8 @@ class RouterCore:
         self.index = PrefixIndex()
         self.ratio = TokenRatio()
         self.answers = AnswerShare()
-        self._members = Members(self.fleet, self.index, self.ratio, on_state)
+        self.beliefs = Beliefs(self.index, self.pins)
+        self._members = Members(self.fleet, self.index, self.ratio, self.beliefs, on_state)
         # What others use; a core that is recorded puts its own here.
         self.members = self._members
         self.operating = Operating(self.fleet, self.pins, self.index)
@@ -257,7 +259,7 @@ class RouterCore:
     def _route_request(
         self, facts: PromptFacts, key: str, pin: Pin | None, now_s: float
     ) -> tuple[RouteRequest, Estimate]:
-        match = self.index.match(facts.chain, None if pin is None else pin.place)
+        match = self.beliefs.match(facts, pin)
         guess = estimate(facts, pin, match, self.ratio, self.answers, parameters=self._p.estimate)
         home_id = None if pin is None else pin.home_id
         request = RouteRequest(

@@ -19,6 +19,7 @@ from router.control.api.guard import Guard
 from router.control.api.server import ControlApi
 from router.control.discovery.feed import Outlet
 from router.control.discovery.sources import Discovery
+from router.control.events.subscriber import KvEvents
 from router.control.observe.probes import Probes
 from router.control.reload import Reloader
 from router.core import CoreParameters, RouterCore
@@ -48,6 +49,7 @@ from router.state.members.roster import Offer, Roster, Source
 from router.tasks import spawn
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from pydantic import SecretStr
@@ -159,6 +161,15 @@ def _access_log() -> AccessLog:
     return AccessLog(lambda delay_s, call: asyncio.get_running_loop().call_later(delay_s, call))
 
 
+def _kv_events(
+    settings: Settings, core: RouterCore, counts: Counts, tls: ssl.SSLContext | None
+) -> KvEvents | None:
+    if settings.kv_events == "off":
+        return None
+    key = _text(settings.replica_api_key)
+    return KvEvents(core, counts, now_s=now_s, api_key=key, tls=tls)
+
+
 class Router:
     """One router: the core, its two servers and its daemons."""
 
@@ -179,6 +190,7 @@ class Router:
             aliases=dict(alias.split("=", 1) for alias in settings.aliases),
             default_model=settings.default_model,
         )
+        self._events = _kv_events(settings, self.core, counts, to_replicas)
         options = replace(dialect_options(settings), adapter_of=names.adapter_of)
         self.door = FrontDoor(
             core=self.core,
@@ -189,6 +201,7 @@ class Router:
             forwarding=forwarding_rules(settings),
             observer=Observer(counts, access=self._access, gate=gate),
             now_s=now_s,
+            tying=None if self._events is None else self._events.tying,
             security=EdgeSecurity(
                 gate=gate,
                 keys=ReplicaKeys(api_key, is_client_forwarded=settings.forward_client_key),
@@ -243,6 +256,8 @@ class Router:
                 await asyncio.to_thread(self._recorder.start)
             await self.discovery.start()
             await self.probes.start()
+            if self._events is not None:
+                await self._events.start()
             tls = self._tls.context if self._tls and self._settings.tls.control else None
             host, port = self._settings.admin_host, self._settings.admin_port
             admin_port = await self.api.start(host, port, tls)
@@ -265,6 +280,8 @@ class Router:
         self.files.stop()
         await self.discovery.stop()
         await self.probes.stop()
+        if self._events is not None:
+            await self._events.stop()
         await self.api.stop()
         if self._access is not None:
             self._access.flush()

@@ -24,6 +24,7 @@ from router.obs.metrics import METRICS, Counts, RouterMetrics
 from router.obs.sources import SourceCounts
 from router.policy import registry
 from router.settings import LimitSettings, Settings
+from router.state.cache.feeds import Feeding, Said
 from router.state.fleet.replica import ReplicaSpec
 from router.tenants.gate import Gate
 from router.tenants.model import Tenant
@@ -151,6 +152,10 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     counts = Counts()
     counts.requests["openai-chat", "done"] += 1
     counts.reloads["tenants", "done"] += 1
+    counts.events["r1", "gap"] += 1
+    counts.ties["tied"] += 1
+    core.members.fed("r1", Feeding(Said.BEGUN, 64), 0.0)
+    core.members.fed("r1", Feeding(Said.WHOLE, 64), 0.0)
     counts.unusable_files["tenants"] = False
     counts.probes.ended["ready", "ok"] += 1
     counts.probes.took["ready"].add(0.001)

@@ -53,6 +53,13 @@ class Observer(Protocol):
         """Something was done about a request that could not be served at once."""
 
 
+class Tying(Protocol):
+    """Learns the pages of prompts, where replicas tell of theirs."""
+
+    def offer(self, ticket: Ticket, dialect: str, body: bytes) -> None:
+        """A request's answer begins; ``body`` is what its replica was sent."""
+
+
 class Sweepable(Protocol):
     """A connection whose time-outs the front door's one timer looks after."""
 
@@ -81,7 +88,8 @@ class Door:
     ``clients`` counts the connections of each address, ``arriving_bytes`` the bodies that
     have not arrived whole. ``door_id`` names this door in the header by which a request that comes
     round to it is recognised. ``gate`` knows the tenants, None if the door is open to all; ``keys`` are
-    those that replicas are sent. ``holders`` knows which replica keeps which response.
+    those that replicas are sent. ``holders`` knows which replica keeps which response; ``tying`` learns the
+    pages of prompts, None if nobody wants them.
     """
 
     core: RouterCore
@@ -100,6 +108,7 @@ class Door:
     forwarding: ForwardingRules = field(default_factory=ForwardingRules)
     decoders: Decoders = field(default_factory=Decoders)
     holders: Holders = field(default_factory=Holders)
+    tying: Tying | None = None
     is_draining: bool = False
     arriving_bytes: int = 0
 

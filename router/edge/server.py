@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from router.core import RouterCore
     from router.dialect.base import Dialect
     from router.edge.bounds.limits import EdgeLimits
-    from router.edge.context import Observer
+    from router.edge.context import Observer, Tying
 
 _BACKLOG = 1024
 _FAREWELL_S = 1.0
@@ -51,6 +51,7 @@ class FrontDoor:
         forwarding: ForwardingRules | None = None,
         names: ModelNames | None = None,
         engine_paths: Sequence[str] = (),
+        tying: Tying | None = None,
     ) -> None:
         """``names`` resolves models, without aliases if not given; ``engine_paths`` are let through."""
         assert dialects, "a front door without a dialect serves nothing"
@@ -65,6 +66,7 @@ class FrontDoor:
             pool=UpstreamPool(limits, security.replica_tls),
             gate=security.gate,
             keys=security.keys,
+            tying=tying,
             forwarding=replace(
                 forwarding or ForwardingRules(),
                 is_key_dropped=not security.keys.is_client_forwarded,

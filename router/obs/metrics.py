@@ -17,11 +17,12 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from router.clock import now_s
+from router.obs.beliefs import belief_metrics
 from router.obs.histogram import Histogram
 from router.obs.probes import ProbeCounts, probe_metrics
+from router.obs.replicas import replica_metrics
 from router.obs.sources import source_metrics
 from router.obs.tenants import tenant_metrics
-from router.state.health.table import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,7 +77,11 @@ METRICS: Final[dict[str, str]] = {
     "homeport_replica_backlog_seconds": "prefill dispatched to a replica and not yet begun",
     "homeport_replica_live_sessions": "live sessions whose home a replica is",
     "homeport_replica_live_tokens": "their tokens",
-    "homeport_replica_capacity_tokens": "tokens a replica can hold, device and host tier",
+    "homeport_replica_capacity_tokens": "tokens a replica is believed to hold, device and host tier",
+    "homeport_replica_stated_tokens": "tokens a replica is said to hold",
+    "homeport_replica_idle_lifetime_seconds": "idle time from which a replica keeps a session no more",
+    "homeport_replica_prefill_tokens_per_second": "how fast a replica computes a cold prompt",
+    "homeport_replica_stalls_total": "times a replica's scheduler stood still",
     "homeport_replica_held_bytes": "canonical bytes a replica is believed to hold",
     "homeport_replica_requests_total": "placed requests that ended at a replica",
     "homeport_replica_cached_tokens_total": "cached tokens a replica reported",
@@ -87,6 +92,12 @@ METRICS: Final[dict[str, str]] = {
     "homeport_replica_load_age_seconds": "since a replica's load report last said something new",
     "homeport_probes_total": "questions to replicas that have ended, by kind and outcome",
     "homeport_probe_seconds": "from a question to a replica to its answer, by kind",
+    "homeport_replica_belief_source": "1 for the source of what is believed of a replica's cache",
+    "homeport_replica_belief_age_seconds": "since that source was last heard of",
+    "homeport_replica_prediction_error_tokens_total": "predicted against reported cached tokens, summed without sign",
+    "homeport_replica_known_pages": "pages that a replica has published and holds",
+    "homeport_kv_events_total": "what came of following a replica's KV events",
+    "homeport_ties_total": "prompts whose pages were to be learned, by outcome",
 }
 """Name and meaning of each; ``docs/metrics.md`` has the same rows."""
 
@@ -110,6 +121,8 @@ class Counts:
     pressure: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     ttft: Histogram = field(default_factory=_histogram)
     duration: Histogram = field(default_factory=_histogram)
+    events: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    ties: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     probes: ProbeCounts = field(default_factory=ProbeCounts)
 
     def finished(self, record: RequestRecord) -> None:
@@ -137,10 +150,13 @@ class RouterMetrics(Collector):
         recorder: Recorder | None = None,
         gate: Gate | None = None,
         sources: SourceCounts | None = None,
+        *,
+        now_s: Callable[[], float] = now_s,
     ) -> None:
         self._core = core
         self._sources = sources
         self._counts = counts
+        self._now_s = now_s
         self._recorder = recorder
         self._gate = gate
         self._registry = CollectorRegistry(auto_describe=False)
@@ -160,8 +176,11 @@ class RouterMetrics(Collector):
         yield from self._files()
         yield from source_metrics(self._sources, METRICS)
         yield from tenant_metrics(self._gate, METRICS)
-        yield from self._replicas()
-        yield from probe_metrics(self._counts.probes, METRICS, now_s())
+        yield from replica_metrics(self._core, METRICS)
+        yield from probe_metrics(self._counts.probes, METRICS, self._now_s())
+        yield from belief_metrics(
+            self._core, self._counts.events, self._counts.ties, METRICS, self._now_s()
+        )
 
     def _requests(self) -> Iterator[Metric]:
         counts = self._counts
@@ -252,37 +271,6 @@ class RouterMetrics(Collector):
         for name, is_unusable in self._counts.unusable_files.items():
             unusable.add_metric([name], float(is_unusable))
         yield unusable
-
-    def _replicas(self) -> Iterator[Metric]:
-        replicas = self._core.fleet.replicas()
-        states = _gauge("homeport_replica_state", "replica", "state")
-        for replica in replicas:
-            for state in State:
-                states.add_metric([replica.replica_id, state.value], float(replica.state is state))
-        yield states
-        held = self._core.index.held_bytes
-        gauges: tuple[tuple[str, Callable[..., float]], ...] = (
-            ("homeport_replica_inflight", lambda r: r.inflight),
-            ("homeport_replica_backlog_seconds", lambda r: r.prefill_ahead_s),
-            ("homeport_replica_live_sessions", lambda r: r.live_sessions),
-            ("homeport_replica_live_tokens", lambda r: r.live_tokens),
-            ("homeport_replica_capacity_tokens", lambda r: r.capacity_tokens),
-            ("homeport_replica_held_bytes", lambda r: held(r.replica_id)),
-        )
-        counters: tuple[tuple[str, Callable[..., float]], ...] = (
-            ("homeport_replica_requests_total", lambda r: r.counters.requests),
-            ("homeport_replica_prompt_tokens_total", lambda r: r.counters.prompt_tokens),
-            ("homeport_replica_cached_tokens_total", lambda r: r.counters.cached_tokens),
-            ("homeport_replica_failures_total", lambda r: r.counters.failures),
-            ("homeport_replica_cache_losses_total", lambda r: r.counters.cache_losses),
-            ("homeport_replica_lost_bytes_total", lambda r: r.counters.lost_bytes),
-        )
-        for make, rows in ((_gauge, gauges), (_counter, counters)):
-            for name, read in rows:
-                family = make(name, "replica")
-                for replica in replicas:
-                    family.add_metric([replica.replica_id], read(replica))
-                yield family
 
 
 def _counter(name: str, *labels: str) -> CounterMetricFamily:

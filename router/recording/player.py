@@ -6,8 +6,9 @@ Also the arrivals of a recording alone, for who wants its traffic and decides ot
 from __future__ import annotations
 
 import random
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from typing_extensions import override
 
@@ -35,16 +36,21 @@ from router.recording.records import (
     Retry,
     Stayed,
     Tick,
+    Tied,
     Weighed,
 )
 from router.recording.seal import name_of
-from router.recording.telling import tell_member, tell_operating
+from router.recording.telling import pages_of, tell_member, tell_operating
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from router.recording.records import Input, Output, Record
     from router.ticket import Ticket
+
+
+_OVER_MAX: Final = 16_384
+"""Requests that are over and whose pages may yet be told: those of two minutes at 100 a second."""
 
 
 class Arrival(NamedTuple):
@@ -155,6 +161,7 @@ class Player:
         self.tally = Tally()
         self._arrivals = ArrivalReader(header)
         self._tickets: dict[int, Ticket] = {}
+        self._over: OrderedDict[int, Ticket] = OrderedDict()
         self._placed: Ticket | None = None
         self._number = 1
         self._has_differed = False
@@ -235,9 +242,23 @@ class Player:
                     raise RecordingError(f"no request {record.ticket} is in flight")
             case Weighed() | Limited() | Emptied() | Fixed() | Moved():
                 tell_operating(self.core.operating, record)
+            case Tied():
+                self._tie(record)
             case _:
                 tell_member(self.core.members, record)
         return None
+
+    def _tie(self, record: Tied) -> None:
+        """Tell the core of a prompt's pages, which may have been learned after its request was over."""
+        turn = self._tickets.get(record.ticket) or self._over.get(record.ticket)
+        if turn is None:
+            if self._has_differed:
+                return
+            raise RecordingError(f"no request {record.ticket} was placed lately")
+        pages, before = pages_of(record.pages), self.core.beliefs.tie_before(turn)
+        if record.kept and before is not None:
+            pages = before.pages[: record.kept] + pages
+        self.core.members.tied(turn, record.tokens, record.page_tokens, pages)
 
     def _arrived(self, record: Arrive) -> Output:
         arrival = self._arrivals.read(record)
@@ -258,7 +279,9 @@ class Player:
                 has_moved = core.retry(ticket, upstream_error_like(fault, code, status), now_s)
                 return placed(ticket, record.ticket) if has_moved else Stayed(record.ticket)
             case Finish():
-                del self._tickets[record.ticket]
+                self._over[record.ticket] = self._tickets.pop(record.ticket)
+                if len(self._over) > _OVER_MAX:
+                    self._over.popitem(last=False)
                 usage = None
                 if record.prompt_tokens is not None and record.output_tokens is not None:
                     usage = Usage(record.prompt_tokens, record.output_tokens, record.cached_tokens)

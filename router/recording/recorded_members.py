@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from router.recording.records import Described, Drain, Heard, Join, Leave, Observed, Renew, Undrain
+from router.recording.records import (
+    Described,
+    Drain,
+    Fed,
+    Heard,
+    Join,
+    Leave,
+    Observed,
+    Paged,
+    Renew,
+    Tied,
+    Undrain,
+)
+from router.state.cache.ties import common_pages
 from router.state.members.members import Members
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from router.core import RouterCore
     from router.recording.journal import Journal
     from router.recording.seal import Seal
+    from router.state.beliefs import Turn
+    from router.state.cache.feeds import Feeding
+    from router.state.cache.pages import Change, Kind, Medium
     from router.state.fleet.replica import Description, Observation, Replica, ReplicaSpec
     from router.state.health.table import Event, State
     from router.state.members.conduct import StateListener
@@ -24,7 +43,7 @@ class RecordedMembers(Members):
     def __init__(
         self, core: RouterCore, seal: Seal, journal: Journal, on_change: StateListener | None
     ) -> None:
-        super().__init__(core.fleet, core.index, core.ratio, on_change)
+        super().__init__(core.fleet, core.index, core.ratio, core.beliefs, on_change)
         self._seal = seal
         self._journal = journal
 
@@ -123,6 +142,35 @@ class RecordedMembers(Members):
                 )
             )
         super().observed(replica_id, seen)
+
+    @override
+    def fed(self, replica_id: str, told: Feeding, now_s: float) -> None:
+        if self._journal.is_open:
+            self._journal.write(
+                Fed(now_s, replica_id, told.said, told.page_tokens, told.rank, told.n_ranks)
+            )
+        super().fed(replica_id, told, now_s)
+
+    @override
+    def paged(self, replica_id: str, rank: int, changes: Sequence[Change], now_s: float) -> bool:
+        if self._journal.is_open:
+            rows = tuple([self._sealed(change) for change in changes])
+            self._journal.write(Paged(now_s, replica_id, rank, rows))
+        return super().paged(replica_id, rank, changes, now_s)
+
+    @override
+    def tied(self, turn: Turn, tokens: int, page_tokens: int, pages: array[int]) -> bool:
+        if self._journal.is_open:
+            before = self._beliefs.tie_before(turn)
+            kept = 0 if before is None else common_pages(before.pages, pages)
+            new = self._seal.pages(pages[kept:])
+            self._journal.write(Tied(turn.request.serial, tokens, page_tokens, kept, new))
+        return super().tied(turn, tokens, page_tokens, pages)
+
+    def _sealed(self, change: Change) -> tuple[Kind, Medium, bytes, bytes]:
+        seal, parent = self._seal, change.parent
+        before = b"" if parent is None else seal.pages(array("q", (parent,)))
+        return change.kind, change.medium, before, seal.pages(change.pages)
 
     @override
     def expire(self, now_s: float) -> list[str]:

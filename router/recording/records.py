@@ -18,6 +18,8 @@ import msgspec
 
 from router.core import CoreParameters
 from router.dialect.base import SessionSource, Work
+from router.state.cache.feeds import Said
+from router.state.cache.pages import Kind, Medium
 from router.state.health.table import Event
 from router.state.history import Outcome
 
@@ -227,6 +229,42 @@ class Undrain(_Record, tag=14):
     replica_id: str
 
 
+class Fed(_Record, tag=40):
+    """A cache of a replica is followed from now on, or no more; the fields are those of ``Feeding``."""
+
+    now_s: float
+    replica_id: str
+    said: Said
+    page_tokens: int
+    rank: int
+    n_ranks: int
+
+
+class Paged(_Record, tag=41):
+    """A replica published what changed in one of its caches.
+
+    Each change is its kind, its medium, the sealed page before (empty for none) and the sealed pages.
+    """
+
+    now_s: float
+    replica_id: str
+    rank: int
+    changes: tuple[tuple[Kind, Medium, bytes, bytes], ...]
+
+
+class Tied(_Record, tag=42):
+    """The pages of a placed request's prompt were learned.
+
+    They are the first ``kept`` of the prompt that its session was tied to before, then ``pages``, sealed.
+    """
+
+    ticket: int
+    tokens: int
+    page_tokens: int
+    kept: Count
+    pages: bytes
+
+
 # What it answers
 
 
@@ -310,12 +348,12 @@ class End(_Record, tag=30):
     reason: str
 
 
-Member = Join | Leave | Renew | Described | Heard | Observed | Drain | Undrain
+Member = Join | Leave | Renew | Described | Heard | Observed | Drain | Undrain | Fed | Paged
 """What members are told."""
 
 Operated = Weighed | Limited | Emptied | Fixed | Moved
 """What an operator does."""
 
-Input = Member | Operated | Tick | Arrive | Retry | Blame | Began | Finish
+Input = Member | Operated | Tick | Arrive | Retry | Blame | Began | Finish | Tied
 Output = Placed | Refusal | Stayed
 Record = Header | Input | Output | End

@@ -24,13 +24,13 @@ _KNOWN_MAX: Final = 4096
 class Seal:
     """Digests keyed by one salt, apart for each kind of name; 8 bytes each (BLAKE2b)."""
 
-    __slots__ = ("_known_models", "_known_sessions", "_link", "_model", "_session")
+    __slots__ = ("_known_models", "_known_sessions", "_link", "_model", "_page", "_session")
 
     def __init__(self, salt: bytes) -> None:
         key = blake2b(salt).digest()  # any length of salt makes a key
-        self._session, self._model, self._link = (
+        self._session, self._model, self._link, self._page = (
             blake2b(key=key, digest_size=SEALED_BYTES, person=kind)
-            for kind in (b"session", b"model", b"link")
+            for kind in (b"session", b"model", b"link", b"page")
         )
         self._known_sessions: dict[str, bytes] = {}
         self._known_models: dict[str, bytes] = {}
@@ -45,13 +45,20 @@ class Seal:
 
     def links(self, chain: array[int]) -> bytes:
         """The links of a chain, one after the other."""
-        raw = chain.tobytes()
-        parts: list[bytes] = []
-        for at in range(0, len(raw), _LINK_BYTES):
-            digest = self._link.copy()
-            digest.update(raw[at : at + _LINK_BYTES])
-            parts.append(digest.digest())
-        return b"".join(parts)
+        return _sealed_numbers(chain.tobytes(), self._link)
+
+    def pages(self, pages: array[int]) -> bytes:
+        """Pages of a cache, one after the other."""
+        return _sealed_numbers(pages.tobytes(), self._page)
+
+
+def _sealed_numbers(raw: bytes, begun: _Digest) -> bytes:
+    parts: list[bytes] = []
+    for at in range(0, len(raw), _LINK_BYTES):
+        digest = begun.copy()
+        digest.update(raw[at : at + _LINK_BYTES])
+        parts.append(digest.digest())
+    return b"".join(parts)
 
 
 def _sealed(name: str, begun: _Digest, known: dict[str, bytes]) -> bytes:

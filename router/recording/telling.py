@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
+from router.recording.errors import RecordingError
 from router.recording.records import (
+    SEALED_BYTES,
     Described,
     Drain,
     Emptied,
+    Fed,
     Fixed,
     Heard,
     Join,
@@ -15,11 +19,14 @@ from router.recording.records import (
     Limited,
     Moved,
     Observed,
+    Paged,
     Renew,
     Undrain,
     Weighed,
 )
 from router.recording.seal import name_of
+from router.state.cache.feeds import Feeding
+from router.state.cache.pages import Change
 from router.state.fleet.replica import Description, Observation, ReplicaSpec
 from router.state.rates.prefill import PrefillRate
 
@@ -48,6 +55,34 @@ def tell_member(members: Members, record: Member) -> None:
             members.observed(replica_id, _observation(record))
         case Described(replica_id=replica_id):
             members.described(replica_id, _description(record))
+        case Fed() | Paged():
+            _tell_pages(members, record)
+
+
+def _tell_pages(members: Members, record: Fed | Paged) -> None:
+    if isinstance(record, Paged):
+        members.paged(record.replica_id, record.rank, _changes(record), record.now_s)
+    else:
+        told = Feeding(record.said, record.page_tokens, record.rank, record.n_ranks)
+        members.fed(record.replica_id, told, record.now_s)
+
+
+def pages_of(sealed: bytes) -> array[int]:
+    """Sealed pages as the numbers that stand for them.
+
+    Raises:
+        RecordingError: they are not whole.
+    """
+    if len(sealed) % SEALED_BYTES:
+        raise RecordingError("a record's pages are not whole; the recording is damaged")
+    return array("q", sealed)
+
+
+def _changes(record: Paged) -> list[Change]:
+    return [
+        Change(kind, medium, pages_of(before)[0] if before else None, pages_of(pages))
+        for kind, medium, before, pages in record.changes
+    ]
 
 
 def tell_operating(operating: Operating, record: Operated) -> None:

@@ -150,6 +150,9 @@ class Settings(BaseModel):
     health_s: Seconds = Field(
         default=15.0, description="between two health checks of a replica, which make a token"
     )
+    kv_events: Literal["auto", "off"] = Field(
+        default="auto", description="follow the KV events of replicas that publish them"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least level that is logged"
     )

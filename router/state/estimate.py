@@ -79,6 +79,7 @@ def estimate(
     What generates nothing has no tokens.
     """
     if not prompt.is_turn:
+        match.tied = None
         nothing = Held(
             match, prompt.ends_bytes, bytes_per_token=1.0, prompt_tokens=1, last=None, answered=0
         )

@@ -66,6 +66,9 @@ _Hoist = Annotated[
 ]
 _Store = Annotated[bool, typer.Option(help="Keep responses of /v1/responses.")]
 
+_KvEvents = Annotated[
+    bool, typer.Option("--kv-events", help="Publish the cache as SGLang does, on two free ports.")
+]
 _Embedding = Annotated[
     bool, typer.Option("--is-embedding", help="Answer /v1/embeddings and /v1/rerank.")
 ]
@@ -96,6 +99,7 @@ def _emulate_command(
     hoist_system: _Hoist = False,
     enable_response_store: _Store = False,
     is_embedding: _Embedding = False,
+    kv_events: _KvEvents = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run emulated replicas: SGLang's HTTP surface over the engine model, no GPU."""
@@ -123,8 +127,11 @@ def _emulate_command(
         output_tokens=output_tokens,
         has_response_store=enable_response_store,
         is_embedding=is_embedding,
+        has_kv_events=kv_events,
         template=TemplateDefaults(preserve_thinking, hoist_system),
     )
+    if kv_events:
+        _need_zmq()
     _log_from(log_level)
     _serve_emulated(options, count=count, host=host, port=port)
 
@@ -136,6 +143,14 @@ def _facts(profile: str) -> EngineFacts:
         return profile_named(profile)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--profile") from error
+
+
+def _need_zmq() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("zmq") is None:
+        what = "needs pyzmq: install homeport[events]"
+        raise typer.BadParameter(what, param_hint="--kv-events")
 
 
 def _log_from(name: str) -> None:

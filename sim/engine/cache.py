@@ -278,7 +278,7 @@ class PrefixTree:
                 while cuts and dropped + stop - start < n_pages:
                     start = cuts.pop()
                 dropped += stop - start
-                node.cut_at(start)
+                self._cut(node, start)
             else:
                 heapq.heappop(coldest)
                 node.is_listed = False
@@ -313,6 +313,10 @@ class PrefixTree:
         leaf.parent = None
         if not parent.children:
             self._list(parent)
+
+    def _cut(self, node: Node, depth: int) -> None:
+        """Give up a leaf's pages from a depth on."""
+        node.cut_at(depth)
 
     def _enter(self, child: Node, pages: array[int], shift: int, limit: int) -> Node:
         """Pin the part of ``child`` that equals ``pages`` up to ``limit``, split off where needed."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from replica.hardware.profiles import EngineFacts
     from sim.engine.requests import Loads
+    from sim.live.serving.kv_events import KvEvents
 
 __all__ = ["EmulatedReplica", "EmulatorOptions", "serve_until_signalled", "sized", "start"]
 
@@ -58,6 +59,8 @@ class EmulatedReplica:
         self._is_draining = False
         self._counters = Counters()
         model = ReplicaModel(options.facts, max_queued_requests=options.max_queued_requests)
+        self._pool = model.pool
+        self._events: KvEvents | None = None
         self._pacer = Pacer(model, self._counters, time_scale=options.time_scale)
         self._faults = FaultPlan()
         self._generator = Generator(options, self._pacer, self._faults)
@@ -79,6 +82,7 @@ class EmulatedReplica:
         Raises:
             OSError: the port cannot be bound.
         """
+        self._publish(host)
         runner = web.AppRunner(
             self._application(),
             access_log=None,
@@ -101,14 +105,22 @@ class EmulatedReplica:
                     engine.cancel()
         finally:
             await runner.cleanup()
+            if self._events is not None:
+                self._events.stop()
+
+    def _publish(self, host: str) -> None:
+        if self.options.has_kv_events:
+            from sim.live.serving.kv_events import KvEvents  # noqa: PLC0415  (an extra)
+
+            self._events = KvEvents(self._pool, self.options.facts.page_tokens, host)
 
     def _application(self) -> web.Application:
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[self._guard])
-        options, pacer = self.options, self._pacer
+        options, pacer, events = self.options, self._pacer, self._events
         routes = [
             *HealthApi(options, pacer, is_draining=lambda: self._is_draining).routes(),
             *LoadsApi(options, pacer, self._counters).routes(),
-            *InfoApi(options, pacer).routes(),
+            *InfoApi(options, pacer, None if events is None else events.info()).routes(),
             *TokensApi(options).routes(),
             *ControlApi(pacer, self._faults).routes(),
             *ResponsesApi(options, pacer, self._generator).routes(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ from router.errors import (
     UpstreamProtocol,
     UpstreamStatus,
 )
+from router.state.cache.feeds import Feeding, Said
+from router.state.cache.pages import Change, Kind, Medium
 from router.state.fleet.replica import Description, Observation, ReplicaSpec
 from router.state.health.table import Event
 from router.state.history import Outcome
@@ -92,6 +95,7 @@ class Drill:
     _sessions: list[_Session] = field(default_factory=list)
     _open: list[Ticket] = field(default_factory=list)
     _over: list[Ticket] = field(default_factory=list)
+    _prompts: list[list[int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -115,6 +119,9 @@ class Drill:
             (1, self._drain),
             (3, self._operate),
             (6, self._tick),
+            (2, self._feed),
+            (8, self._page),
+            (12, self._tie),
         ]
         weights = [weight for weight, _ in acts]
         for _ in range(steps):
@@ -321,6 +328,50 @@ class Drill:
         )
         self.core.members.observed(self._name(), seen)
 
+    # Pages
+
+    def _feed(self) -> None:
+        dice = self.dice
+        said = dice.choice(
+            (Said.BEGUN, Said.WHOLE, Said.WHOLE, Said.WHOLE, Said.PARTIAL, Said.LOST)
+        )
+        n_ranks = dice.choice((1, 1, 1, 2))
+        name, page_tokens = self._name(), dice.choice((64, 64, 64, 16))
+        for each in (Said.BEGUN, said) if dice.random() < 0.7 else (said,):
+            told = Feeding(each, page_tokens, dice.randrange(n_ranks), n_ranks)
+            self.core.members.fed(name, told, self.now_s)
+
+    def _page(self) -> None:
+        dice = self.dice
+        prompt = dice.choice(self._prompts) if self._prompts else [1]
+        at, end = sorted((dice.randrange(len(prompt)), len(prompt)))
+        parent = prompt[at - 1] if at else None
+        kind = dice.choices(list(Kind), [14, 6, 1])[0]
+        pages = array("q", [] if kind is Kind.CLEARED else prompt[at:end])
+        change = Change(kind, dice.choice(list(Medium)), parent, pages)
+        self.core.members.paged(self._name(), dice.choice((0, 0, 1)), [change], self.now_s)
+
+    def _tie(self) -> None:
+        turns = (self._open + self._over)[-20:]
+        if not turns:
+            return
+        dice = self.dice
+        turn = dice.choice(turns)
+        tokens = turn.record.reported_prompt_tokens or turn.facts.prompt_bytes // 4
+        tokens += dice.random() < 0.1
+        page_tokens = 64
+        # The pages of a prompt's beginning are those of every prompt that begins alike.
+        chain, ends = turn.facts.chain, turn.facts.ends_bytes
+        pages = array("q")
+        for n in range(tokens // page_tokens):
+            at = min(bisect_left(ends, (n + 1) * page_tokens * 4), len(chain) - 1)
+            pages.append((chain[at] ^ n * 0x9E3779B97F4A7C15) % (1 << 63) if chain else n + 1)
+        if pages:
+            self._prompts = [*self._prompts[-20:], list(pages)]
+            change = Change(Kind.STORED, Medium.GPU, None, pages)
+            self.core.members.paged(turn.replica_id, 0, [change], self.now_s)
+        self.core.members.tied(turn, tokens, page_tokens, pages)
+
     def _tick(self) -> None:
         self.core.tick(self.now_s)
 
@@ -335,6 +386,7 @@ def beliefs(
         (
             session(pin.key), pin.home_id, pin.homed_s, pin.used_s, pin.tokens, pin.prompt_tokens,
             pin.output_tokens, pin.tail_segments, pin.away_id, pin.away_count, pin.is_live,
+            None if pin.tie is None else (pin.tie.marks, len(pin.tie.pages)),
             pin.n_requests, None if pin.parent_key is None else session(pin.parent_key),
             pin.fixed_id, pin.fixed_until_s,
         )
@@ -345,6 +397,8 @@ def beliefs(
             r.spec, r.state, r.capacity_tokens, r.weight, r.inflight_max, r.lease_until_s, r.observed, r.report,
             r.foreign_inflight, r.foreign_backlog_s, r.counters, r.load, r.home,
             tuple(model(name) for name in r.models), core.index.held_bytes(r.replica_id),
+            core.beliefs.pages(r.replica_id), core.beliefs.accuracy(r.replica_id),
+            core.beliefs.age_s(r.replica_id, core.history.totals.requests),
         )
         for r in core.fleet.replicas()
     ]  # fmt: skip

@@ -156,6 +156,7 @@ def _replica(core: RouterCore, replica: Replica, now_s: float) -> dict[str, Any]
         "failures_total": replica.counters.failures,
         "cache_losses_total": replica.counters.cache_losses,
         "lost_bytes_total": replica.counters.lost_bytes,
+        "belief": _belief(core, replica, now_s),
         "load": None
         if seen is None
         else {
@@ -170,6 +171,19 @@ def _replica(core: RouterCore, replica: Replica, now_s: float) -> dict[str, Any]
         if replica.lease_until_s is None
         else round(replica.lease_until_s - now_s, 3),
         "drain": drain_end(replica, now_s),
+    }
+
+
+def _belief(core: RouterCore, replica: Replica, now_s: float) -> dict[str, Any]:
+    """What is believed of a replica's cache rests on that."""
+    beliefs, replica_id = core.beliefs, replica.replica_id
+    age_s, accuracy = beliefs.age_s(replica_id, now_s), beliefs.accuracy(replica_id)
+    return {
+        "source": beliefs.source(replica_id, reports_cached=replica.reports_cached),
+        "age_s": None if age_s is None else round(age_s, 3),
+        "known_pages": beliefs.pages(replica_id),
+        "reports_total": accuracy.reports,
+        "error_tokens_total": accuracy.error_tokens,
     }
 
 

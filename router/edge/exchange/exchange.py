@@ -207,7 +207,7 @@ class Exchange:
             self._give_up(failure or UpstreamStatus("upstream-status", what))
             return
         self._flow = reader.flow
-        place.body = b""
+        place.let_go()
         if place.wait is not None:
             place.leave(self, Pressure.HELD_PLACED)
         if reader.has_begun:

@@ -125,6 +125,13 @@ class Placement:
             return False
         return True
 
+    def let_go(self) -> None:
+        """The answer begins: the body is not sent again."""
+        tying = self._door.tying
+        if tying is not None and self.ticket is not None:
+            tying.offer(self.ticket, self.dialect.name, self.body)
+        self.body = b""
+
     # After a failure
 
     def move(self, error: UpstreamError, now_s: float) -> Move:

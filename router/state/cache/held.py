@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from router.state.cache.prefix_index import Holdings, Mark, Match, Node
+    from router.state.cache.ties import Tied
 
 _PAGE_TOKENS: Final = 64
 """SGLang's page with its MLA backends: cached tokens come in whole pages."""
@@ -27,6 +28,7 @@ class Held:
         "_known",
         "_last",
         "_match",
+        "_tied",
         "_tokens_max",
     )
 
@@ -40,7 +42,11 @@ class Held:
         last: tuple[int, int, int] | None,
         answered: int,
     ) -> None:
-        """``last`` are the segments, bytes and tokens of the session's last prompt if this continues it."""
+        """``last`` are the segments, bytes and tokens of the session's last prompt if this continues it.
+
+        ``answered`` are the tokens of its answer that are expected to come back. Of replicas that tell of
+        their pages, those of the match's tie count, and nothing else.
+        """
         self._match = match
         self._ends = ends_bytes
         self._bytes_per_token = bytes_per_token
@@ -48,11 +54,18 @@ class Held:
         self._last = last
         self._answered = answered
         self._known: dict[int, int] = {}
+        self._tied = tied = match.tied
         self._asked_id: str | None = None
         self._asked_tokens: int | None = None
+        if tied is not None:
+            # The levels are of whole segments: those that are tied have their pages' tokens.
+            tokens = self._tokens(tied.segments) if tied.segments else 0
+            most = min(tied.tokens, self._tokens_max) // tied.page_tokens * tied.page_tokens
+            self._known[tied.segments] = max(tokens, most)
 
     def anew(self, match: Match) -> Held:
         """The same prompt, matched again."""
+        match.tied = self._tied
         tokens = self._tokens_max + 1
         return Held(
             match, self._ends, bytes_per_token=self._bytes_per_token, prompt_tokens=tokens,
@@ -66,8 +79,26 @@ class Held:
             segments = self._match.segments(replica_id)
             self._asked_id = replica_id
             self._asked_tokens = self._tokens(segments) if segments else None
+            if self._tied is not None:
+                self._asked_tokens = self._told(self._tied, replica_id, segments)
         tokens = self._asked_tokens
         return default if tokens is None else tokens
+
+    def _told(self, tied: Tied, replica_id: str, segments: int) -> int | None:
+        """The tokens of one replica by its pages, if it tells of them."""
+        is_last = self._last is not None and tied.segments == self._last[0]
+        tokens = tied.held_tokens(
+            replica_id,
+            segments=segments,
+            assumed_tokens=self._asked_tokens or 0,
+            answered=self._answered if is_last else 0,
+            tokens_max=self._tokens_max,
+        )
+        return tokens or None
+
+    def knows(self, replica_id: str) -> bool:
+        """Whether what a replica holds of this prompt is told by its pages."""
+        return self._tied is not None and self._tied.knows(replica_id)
 
     @property
     def place(self) -> Node:
@@ -99,7 +130,14 @@ class Held:
         for segments in set(found.values()):
             self._tokens(segments)
         known = self._known
-        return {replica_id: known[segments] for replica_id, segments in found.items()}
+        tokens = {replica_id: known[segments] for replica_id, segments in found.items()}
+        if self._tied is not None:
+            for replica_id in self._tied.live_ids():
+                if told := self.get(replica_id):
+                    tokens[replica_id] = told
+                else:
+                    tokens.pop(replica_id, None)
+        return tokens
 
     def _tokens(self, segments: int) -> int:
         """Tokens of the first ``segments``, in whole pages, never the whole prompt."""

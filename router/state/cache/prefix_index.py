@@ -19,6 +19,8 @@ from router.state.cache.keeping import Ages
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from router.state.cache.ties import Tied
+
 
 @dataclass(slots=True, eq=False)
 class Node:
@@ -48,14 +50,15 @@ class Match:
     """What every replica holds of one chain, found when it is asked for.
 
     ``node`` is the deepest that agrees with the chain, in its first ``n`` segments. Holds nothing of its own:
-    it is to be asked before the index changes.
+    it is to be asked before the index changes. ``tied`` are the chain's pages, where they are known.
     """
 
-    __slots__ = ("n", "node")
+    __slots__ = ("n", "node", "tied")
 
     def __init__(self, node: Node, n: int) -> None:
         self.node = node
         self.n = n
+        self.tied: Tied | None = None
 
     def segments(self, replica_id: str) -> int:
         """How many leading segments a replica holds: the deepest node that it holds a part of tells."""
@@ -242,6 +245,34 @@ class PrefixIndex:
         for node in gone:
             self._prune(node)
         return before_bytes - holdings.held_bytes
+
+    def trim(self, replica_id: str, chain: array[int], n: int) -> None:
+        """A replica holds no more than the first ``n`` segments of a chain, nor what goes on from there."""
+        holdings = self._holdings.get(replica_id)
+        if holdings is None or n >= len(chain):
+            return
+        top, m = self._find(chain[: n + 1], None)
+        if top.start + m <= n:
+            return
+        keep, held = n - top.start, top.held.get(replica_id, 0)
+        if held <= keep:
+            return
+        gone, stack = [], [child for child in top.children.values() if replica_id in child.held]
+        while stack:
+            node = stack.pop()
+            gone.append(node)
+            stack.extend(child for child in node.children.values() if replica_id in child.held)
+        for node in gone:
+            holdings.held_bytes -= self._bytes(node, node.held.pop(replica_id))
+            del holdings.nodes[node]
+        holdings.held_bytes -= self._bytes(top, held) - self._bytes(top, keep)
+        if keep:
+            top.held[replica_id] = keep
+        else:
+            del top.held[replica_id]
+            del holdings.nodes[top]
+        for node in (*reversed(gone), top):
+            self._prune(node)
 
     def forget(self, replica_id: str) -> None:
         """A replica left the fleet."""

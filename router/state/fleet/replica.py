@@ -113,8 +113,7 @@ class Counters:
     """Totals since the replica joined.
 
     ``cache_losses``: reports of a smaller cache than was believed, which cost ``lost_bytes`` of belief.
-    ``stalls``: times its scheduler stood still. ``missed_tokens``: by how much the cached tokens of its
-    answers differed from those predicted, up or down.
+    ``stalls``: times its scheduler stood still.
     """
 
     requests: int = 0
@@ -124,8 +123,6 @@ class Counters:
     cache_losses: int = 0
     lost_bytes: int = 0
     stalls: int = 0
-    predicted_tokens: int = 0
-    missed_tokens: int = 0
 
 
 _CAPACITY_TOKENS_UNKNOWN: Final = 500_000

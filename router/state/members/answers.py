@@ -45,8 +45,6 @@ def answered(
     if reported_tokens is None or not prompt_tokens:
         return False
     counters, believed_tokens = replica.counters, record.predicted_cached_tokens
-    counters.predicted_tokens += believed_tokens
-    counters.missed_tokens += abs(believed_tokens - reported_tokens)
     if replica.n_caches > 1:
         return False
     if back is not None and back.last_tokens > _SURPLUS_TOKENS:

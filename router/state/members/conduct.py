@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.errors import UpstreamError
+    from router.state.beliefs import Beliefs
     from router.state.cache.prefix_index import PrefixIndex
     from router.state.fleet.fleet import Fleet
     from router.state.fleet.replica import Replica
@@ -50,10 +51,15 @@ class Conduct:
     """
 
     def __init__(
-        self, fleet: Fleet, index: PrefixIndex, on_change: StateListener | None = None
+        self,
+        fleet: Fleet,
+        index: PrefixIndex,
+        beliefs: Beliefs,
+        on_change: StateListener | None = None,
     ) -> None:
         self._fleet = fleet
         self._index = index
+        self._beliefs = beliefs
         self._on_change = on_change
 
     def heard(self, replica: Replica, event: Event, now_s: float) -> State:
@@ -137,6 +143,7 @@ class Conduct:
         if after is State.DOWN:
             # The process is gone or hung: what it held in memory will not be there again.
             self._index.clear(replica.replica_id)
+            self._beliefs.lost(replica.replica_id)
             fleet.set_foreign(replica, 0, 0.0)
         elif after is State.STALLED:
             replica.counters.stalls += 1

@@ -13,8 +13,14 @@ from router.state.members.reports import observed
 from router.state.rates.learner import PrefillLearner
 
 if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
+
     from router.errors import UpstreamError
+    from router.state.beliefs import Beliefs, Turn
+    from router.state.cache.feeds import Feeding
     from router.state.cache.held import Held
+    from router.state.cache.pages import Change
     from router.state.cache.prefix_index import Mark, PrefixIndex
     from router.state.fleet.fleet import Fleet
     from router.state.fleet.replica import Description, Observation, Replica, ReplicaSpec
@@ -43,18 +49,21 @@ class Members:
         fleet: Fleet,
         index: PrefixIndex,
         ratio: TokenRatio,
+        beliefs: Beliefs,
         on_change: StateListener | None = None,
     ) -> None:
         self._fleet = fleet
         self._index = index
         self._ratio = ratio
-        self.conduct = Conduct(fleet, index, on_change)
+        self._beliefs = beliefs
+        self.conduct = Conduct(fleet, index, beliefs, on_change)
 
     def join(self, spec: ReplicaSpec, now_s: float) -> Replica:
         """A replica was named or registered (again); at another address it is another process."""
         known = self._fleet.get(spec.replica_id)
         if known is not None and (known.spec.host, known.spec.port) != (spec.host, spec.port):
             self._index.clear(spec.replica_id)
+            self._beliefs.lost(spec.replica_id)
         replica = self._fleet.join(spec, now_s)
         self._set_start_rate(replica, spec.rate)
         self._set_capacity(replica)
@@ -63,6 +72,7 @@ class Members:
     def leave(self, replica_id: str) -> bool:
         """Forget a replica at once; False if it was not known."""
         self._index.forget(replica_id)
+        self._beliefs.forget(replica_id)
         return self._fleet.leave(replica_id) is not None
 
     def drain(
@@ -191,9 +201,28 @@ class Members:
         back: Return | None,
     ) -> None:
         """A replica's answer told how much of a prompt it had: see ``answered``."""
+        self._beliefs.reported(record)
+        if held.knows(replica.replica_id):
+            return  # its pages were told: its next ones will be, too
         if answered(replica, record, held, marks, index=self._index, back=back):
             replica.capacity_tokens = int(replica.stated_tokens * replica.keeping.factor)
             self._set_capacity(replica)
+
+    def fed(self, replica_id: str, told: Feeding, now_s: float) -> None:
+        """One cache of a replica that publishes its pages is followed from now on, or no more."""
+        if self._fleet.get(replica_id) is not None:
+            self._beliefs.fed(replica_id, told, now_s)
+
+    def paged(self, replica_id: str, rank: int, changes: Sequence[Change], now_s: float) -> bool:
+        """A replica published what changed in one of its caches; False if that was not taken.
+
+        Nobody follows that cache, or it told more than is kept: its story is to begin anew.
+        """
+        return self._beliefs.paged(replica_id, rank, changes, now_s)
+
+    def tied(self, turn: Turn, tokens: int, page_tokens: int, pages: array[int]) -> bool:
+        """A placed turn's prompt has so many tokens, in these pages; False if that is of no use."""
+        return self._beliefs.tied(turn, tokens, page_tokens, pages)
 
     def expire(self, now_s: float) -> list[str]:
         """Remove the replicas whose lease or drain is over; answer their ids. Old load reports are dropped."""

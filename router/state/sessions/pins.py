@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from router.state.cache.prefix_index import Node
+    from router.state.cache.ties import Tie
 
 
 @dataclass(slots=True)
@@ -21,8 +22,8 @@ class Pin:
     """One session's home and what is known of its last request.
 
     Home, tokens and times are changed by :class:`Pins` only; the core keeps the rest. ``place`` is where
-    the prefix index has its last prompt, or had it. ``fixed_id`` is the replica that an operator fixed the
-    session to until ``fixed_until_s``, "" for none.
+    the prefix index has its last prompt, or had it; ``tie`` the last prompt whose pages were learned.
+    ``fixed_id`` is the replica that an operator fixed the session to until ``fixed_until_s``, "" for none.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Pin:
     tail: int = 0
     tail_segments: int = 0
     place: Node | None = None
+    tie: Tie | None = None
     away_id: str = ""
     away_count: int = 0
     is_live: bool = False

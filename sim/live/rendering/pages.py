@@ -6,6 +6,7 @@ A page's id stands for that page and everything before it: xxh3-64 seeded by the
 from __future__ import annotations
 
 from array import array
+from hashlib import sha256
 from typing import Final
 
 from xxhash import xxh3_64_intdigest
@@ -13,6 +14,7 @@ from xxhash import xxh3_64_intdigest
 TOKEN_BYTES: Final = 4
 PAGE_TOKENS: Final = 64
 PAGE_BYTES: Final = TOKEN_BYTES * PAGE_TOKENS
+_SALT_TAG: Final = b"sglang-cache-salt-v1\0"
 
 
 def seed_of(salt: str | None) -> int:
@@ -40,6 +42,19 @@ def page_ids(text: bytes, seed: int) -> array[int]:
     for start in range(0, len(text) - PAGE_BYTES + 1, PAGE_BYTES):
         seed = digest(view[start : start + PAGE_BYTES], seed)
         append(seed)
+    return array("Q", ids)
+
+
+def published_ids(text: bytes, salt: str | None) -> array[int]:
+    """The same pages by the numbers under which SGLang publishes them: SHA-256, chained, eight bytes."""
+    prior = sha256(_SALT_TAG + salt.encode()).digest() if salt else b""
+    view = memoryview(text)
+    ids: list[int] = []
+    for start in range(0, len(text) - PAGE_BYTES + 1, PAGE_BYTES):
+        digest = sha256(prior)
+        digest.update(view[start : start + PAGE_BYTES])
+        prior = digest.digest()
+        ids.append(int.from_bytes(prior[:8], "big"))
     return array("Q", ids)
 
 

@@ -111,7 +111,10 @@ class Generator:
                 f"LoRA adapter {adapter!r} of {name!r} was requested, but LoRA is not enabled."
             )
         seed = pages.seed_of(call.cache_salt)
-        page_ids = pages.page_ids(text, seed)
+        if self._options.has_kv_events:
+            page_ids = pages.published_ids(text, call.cache_salt)
+        else:
+            page_ids = pages.page_ids(text, seed)
         prompt_tokens = pages.prompt_tokens(text)
         answer = compose(
             self._wish(call, prompt_tokens),
@@ -119,13 +122,17 @@ class Generator:
             seed=pages.text_digest(text, page_ids, seed),
             is_thinking=call.prompt.is_thinking,
         )
+        if self._options.has_kv_events:
+            output_ids = pages.published_ids(text + answer.raw, call.cache_salt)[len(page_ids) :]
+        else:
+            output_ids = pages.output_page_ids(text, page_ids, answer.raw, seed)
         generation = self._pacer.submit(
             EngineRequest(
                 rid,
                 prompt_tokens,
                 answer.n_tokens,
                 page_ids,
-                pages.output_page_ids(text, page_ids, answer.raw, seed),
+                output_ids,
             ),
             is_stream=call.is_stream,
         )

@@ -25,12 +25,14 @@ _INPUT_MARGIN_TOKENS: Final = 6
 class InfoApi:
     """Facts of one replica that do not change."""
 
-    def __init__(self, options: EmulatorOptions, pacer: Pacer) -> None:
+    def __init__(
+        self, options: EmulatorOptions, pacer: Pacer, kv_events: dict[str, Any] | None = None
+    ) -> None:
         self._options = options
         self._pacer = pacer
-        self._seed = secrets.randbelow(
-            1 << 30
-        )  # SGLang draws one, and with it tells its starts apart
+        # SGLang draws one, and with it tells its starts apart.
+        self._seed = secrets.randbelow(1 << 30)
+        self._kv_events = kv_events
 
     def routes(self) -> list[web.RouteDef]:
         """The routes that this class answers."""
@@ -130,7 +132,7 @@ class InfoApi:
                 "max_total_num_tokens": facts.capacity_tokens,
                 "max_req_input_len": input_tokens_max - _INPUT_MARGIN_TOKENS,
                 "startup_time": {"load_weight": 0.0, "scheduler_e2e": 0.0, "tokenizer_e2e": 0.0},
-                "kv_events": None,
+                "kv_events": self._kv_events,
                 "internal_states": [state],
                 "version": ENGINE_VERSION,
                 "frontend": "python",

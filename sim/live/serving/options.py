@@ -25,7 +25,7 @@ class EmulatorOptions:
     ``health_check_s`` (at least 1 s in SGLang), ``health_timeout_s`` until a check without any
     output fails, ``keep_alive_s`` and ``disconnect_poll_s`` (how often it is looked whether the
     client of a silent request has left) are wall seconds. ``is_embedding``: it embeds and reranks,
-    too, where SGLang then does nothing else.
+    too, where SGLang then does nothing else. ``has_kv_events``: its cache is published.
     """
 
     facts: EngineFacts
@@ -44,3 +44,4 @@ class EmulatorOptions:
     keep_alive_s: float = 5.0
     disconnect_poll_s: float = 4.0
     is_embedding: bool = False
+    has_kv_events: bool = False

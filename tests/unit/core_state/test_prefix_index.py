@@ -217,3 +217,34 @@ def test_on_demand_it_is_what_a_plain_index_says(seed: int) -> None:
 def _unique(values: list[int]) -> list[int]:
     """Values as a chain has them: each names all that come before it."""
     return [hash(tuple(values[: n + 1])) & (2**64 - 1) for n in range(len(values))]
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_what_is_trimmed_is_gone_with_all_that_goes_on_from_there(seed: int) -> None:
+    dice = random.Random(seed)
+    index = _index(10_000, "a", "b")
+    held: dict[str, list[list[int]]] = {"a": [], "b": []}
+    for _ in range(12):
+        known = [values for rows in held.values() for values in rows] or [[1]]
+        base = dice.choice(known)
+        values = base[: dice.randint(0, len(base))] + [dice.getrandbits(60) for _ in range(3)]
+        name = dice.choice("ab")
+        index.hold(name, *_chain(values))
+        held[name].append(values)
+        if dice.random() < 0.5:
+            trimmed = dice.choice(known)
+            name, n = dice.choice("ab"), dice.randint(0, len(trimmed))
+            index.trim(name, _chain(trimmed)[0], n)
+            held[name] = [
+                row[:n] if row[: n + 1] == trimmed[: n + 1] and n < len(trimmed) else row
+                for row in held[name]
+            ]
+        for name, rows in held.items():
+            distinct = {tuple(row[: n + 1]) for row in rows for n in range(len(row))}
+            assert index.held_bytes(name) == len(distinct) * _SEGMENT_BYTES
+            for values in known:
+                longest = max(
+                    (sum(tuple(values[: n + 1]) in distinct for n in range(len(values))),)
+                )
+                assert _match(index, values).get(name, 0) == longest
