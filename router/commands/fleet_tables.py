@@ -23,6 +23,7 @@ _STYLES: Final = {
     "draining": "cyan",
     "starting": "cyan",
     "not-ready": "yellow",
+    "stalled": "red",
     "down": "red",
 }
 

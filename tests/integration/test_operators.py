@@ -141,6 +141,41 @@ def test_a_drain_may_be_taken_back_or_end_with_removal(admin: httpx2.Client) -> 
     assert events == [("drain", True), ("undrain", None), ("drain", False)]
 
 
+def test_what_a_source_lets_go_is_not_undrained_but_added(tmp_path: Path, replica: Running) -> None:
+    file = tmp_path / "replicas.toml"
+    file.write_text(f'[[replica]]\nid = "r1"\nurl = "{replica.url}"\n')
+    settings = tmp_path / "homeport.toml"
+    settings.write_text(f'[discovery]\nfile = "{file}"\n')
+    flags = ("--config", str(settings), "--port", "0", "--admin-port", "0", "--probe-s", "0.1")
+    body = chat_body("long", max_tokens=100_000, homeport_emulate={"output_tokens": 100_000})
+    with (
+        running("serve", *flags) as router,
+        httpx2.Client(base_url=router.admin_url, timeout=10) as admin,
+    ):
+        until(lambda: states(admin) == {"r1": "ready"})
+        assert row(admin, "r1")["sources"] == ["file"]
+        with httpx2.stream(
+            "POST",
+            f"{router.url}/v1/chat/completions",
+            content=body,
+            headers={"content-type": "application/json"},
+            timeout=30,
+        ) as answer:
+            chunks = answer.iter_bytes()
+            next(chunks)
+            file.write_text("replica = []\n")
+            until(lambda: states(admin) == {"r1": "draining"})
+            refused = admin.post("/replicas/r1/undrain")
+            assert refused.status_code == 409
+            assert refused.json()["error"]["code"] == "drained-by-source"
+            assert changes(admin) == []
+            added = {"url": replica.url, "id": "r1", "source": "operator"}
+            assert admin.post("/replicas", json=added | {"lease_s": 5}).status_code == 400
+            assert admin.post("/replicas", json=added).status_code == 200
+            until(lambda: states(admin) == {"r1": "ready"})
+            assert row(admin, "r1")["sources"] == ["operator"]
+
+
 def test_a_cache_is_forgotten(router: Running, admin: httpx2.Client) -> None:
     home = ask(router, text="word " * 4_000).split()[0]
     assert row(admin, home)["held_tokens"] > 1_000

@@ -20,6 +20,7 @@ CONTROL_CODES: Final[dict[str, int]] = {
     "unknown-replica": 404,
     "replica-not-usable": 409,
     "weight-unused": 409,
+    "drained-by-source": 409,
 }
 """Codes that the front door does not have, and their statuses; ``docs/errors.md`` has the same rows."""
 

@@ -27,6 +27,7 @@ from router.control.api.shapes import ReplicaState, SessionState
 from router.control.api.views import drain_end, pin_left_s, pinned_to
 from router.errors import ClientError
 from router.policy.registry import PRICED
+from router.state.health.table import State
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -96,6 +97,12 @@ class Operations:
         now_s = self._now_s()
         before = _drain_facts(replica, now_s)
         self._roster.undrain(replica.replica_id, now_s)
+        if replica.state is State.DRAINING:
+            raise ControlError(
+                "drained-by-source",
+                f"replica {replica.replica_id!r} drains because its sources want it: none names it any more, or"
+                " one says that it goes; name it there again, or add it with POST /replicas",
+            )
         return self._changed("undrain", author, replica, before, _drain_facts(replica, now_s))
 
     async def _change(self, request: web.Request) -> web.Response:

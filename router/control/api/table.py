@@ -149,7 +149,7 @@ CALLS: Final = (
         "let a replica take requests again, once it is seen ready",
         {200: shapes.ReplicaState},
         body=Reason,
-        codes=("bad-request", *_REPLICA),
+        codes=("bad-request", *_REPLICA, "drained-by-source"),
         is_change=True,
     ),
     Call(
