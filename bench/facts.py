@@ -35,9 +35,9 @@ from router.state.history import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from router.core import Ticket
     from router.dialect.base import Dialect, Headers
     from router.recording.records import Record
+    from router.ticket import Ticket
 
 BUDGET_US: Final = 500.0
 """Facts, chain and decision of a 450 KB body."""

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 from router.dialect.base import SessionSource, Work
 from router.errors import ConnectFailed, UpstreamError, UpstreamStatus
-from router.policy.view import Price, Ranking, RouteRequest
+from router.policy.view import Ranking, RouteRequest
 from router.state.cache.prefix_index import PrefixIndex
 from router.state.estimate import EstimateParameters, continues, estimate
 from router.state.fleet.calls import ranked_call
 from router.state.fleet.fleet import Fleet
 from router.state.fleet.homes import home_after, is_usable, reason_of
 from router.state.fleet.ledger import Ledger
-from router.state.fleet.members import Members
-from router.state.health.table import Event, State
 from router.state.history import History, Outcome, RequestRecord
+from router.state.members.answers import Return
+from router.state.members.members import Members
 from router.state.rates.tokens import AnswerShare, TokenRatio
 from router.state.sessions.pins import Pins
 from router.state.sessions.tails import Tails
+from router.ticket import Ticket
 
 if TYPE_CHECKING:
     import random
@@ -32,21 +33,15 @@ if TYPE_CHECKING:
     from router.dialect.base import PromptFacts, Usage
     from router.errors import RouterError
     from router.policy.view import Policy
-    from router.state.cache.held import Held
-    from router.state.cache.prefix_index import Mark, Node
     from router.state.estimate import Estimate
     from router.state.fleet.ledger import Entry
-    from router.state.fleet.members import StateListener
-    from router.state.fleet.replica import Replica, ReplicaSpec
+    from router.state.fleet.replica import Replica
+    from router.state.members.conduct import StateListener
     from router.state.sessions.pins import Pin
-
-_FREE: Final = Price()
 
 _CHAIN: Final = SessionSource.CHAIN
 _SOURCE_NAMES: Final = {source: source.value for source in SessionSource}
 _OTHER: Final = Work.OTHER
-_REQUEST_OK: Final = Event.REQUEST_OK
-_READY: Final = State.READY
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,62 +59,6 @@ class CoreParameters:
     pin_ttl_s: float = 14_400.0
     pins_max: int = 200_000
     estimate: EstimateParameters = field(default_factory=EstimateParameters)
-
-
-@dataclass(slots=True)
-class Ticket:
-    """One placed request, from ``arrive`` to ``finish``; drivers only read it.
-
-    ``spec`` is how to reach the replica that has it; ``place`` where the prefix index has its prompt,
-    once that is computed; ``marks`` when the replica last used what it held of it.
-    """
-
-    record: RequestRecord
-    facts: PromptFacts
-    request: RouteRequest
-    held: Held
-    entry: Entry
-    continues: bool
-    spec: ReplicaSpec
-    marks: tuple[Mark, ...]
-    tried: tuple[str, ...] = ()
-    is_over: bool = False
-    place: Node | None = None
-
-    @property
-    def replica_id(self) -> str:
-        """Where the request is now; a retry changes it."""
-        return self.record.replica_id
-
-    @property
-    def reason(self) -> str:
-        """Why it is there, in one word."""
-        return self.record.reason
-
-    @property
-    def price(self) -> Price:
-        """What this choice costs."""
-        return self.record.prices.get(self.record.replica_id, _FREE)
-
-    @property
-    def session_key(self) -> str:
-        """Whose request it is."""
-        return self.record.session_key
-
-    @property
-    def cached_tokens(self) -> int:
-        """How much of the prompt the replica is expected to hold."""
-        return self.record.predicted_cached_tokens
-
-    @property
-    def prompt_tokens(self) -> int:
-        """The prompt's estimated size."""
-        return self.record.prompt_tokens
-
-    @property
-    def n_tries(self) -> int:
-        """Replicas it was sent to, the present one included."""
-        return self.record.n_tries
 
 
 class RouterCore:
@@ -204,7 +143,14 @@ class RouterCore:
         replica, entry = self._place(request, record, ranking, None)
         held, continues_it = guess.cached_tokens, guess.continues
         marks = held.marks(replica.replica_id, replica.holdings)
-        ticket = Ticket(record, facts, request, held, entry, continues_it, replica.spec, marks)
+        back = None
+        if continues_it and pin is not None and home_id == replica.replica_id:
+            back = Return(now_s - pin.used_s, pin.prompt_tokens)
+        ticket = Ticket(
+            record, facts, request, held, entry, continues_it, replica.spec, marks, back
+        )
+        if is_turn:
+            ticket.job = replica.learner.given(*_prefill_of(record))
         self._bind(ticket, pin, now_s)
         if record.reason == "split":
             self.history.totals.splits += 1
@@ -241,8 +187,18 @@ class RouterCore:
         replica, _ = self._place(request, record, ranking, ticket.entry)
         ticket.spec, ticket.held = replica.spec, request.cached_tokens
         ticket.marks = ticket.held.marks(replica.replica_id, replica.holdings)
+        if ticket.job is not None:
+            ticket.job.is_gone = True
+            ticket.job = replica.learner.given(*_prefill_of(record))
         self._bind(ticket, pin, now_s)
         return True
+
+    def has_elsewhere(self, ticket: Ticket) -> bool:
+        """Another replica might take a request that has not begun."""
+        if ticket.facts.bound_to:
+            return False
+        tried = (*ticket.tried, ticket.replica_id)
+        return not self.fleet.view(tried, model=ticket.facts.model).is_empty
 
     def blame(self, ticket: Ticket, error: UpstreamError, now_s: float) -> None:
         """A replica failed a request that is not tried again. Being full is no fault of its health."""
@@ -254,13 +210,15 @@ class RouterCore:
         if ticket.is_over or record.began_s is not None or not record.is_turn:
             return
         record.began_s = now_s
+        if ticket.job is not None:
+            ticket.job.has_begun = True
         self.ledger.began(ticket.entry)
         ticket.place = self.index.hold(
             record.replica_id, facts.chain, facts.ends_bytes, ticket.held.place
         )
         replica = self.fleet.get(record.replica_id)
-        if replica is not None and replica.state is not _READY:
-            self._members.heard(record.replica_id, _REQUEST_OK, now_s)
+        if replica is not None:
+            self._members.conduct.succeeded(replica, now_s)
 
     def finish(
         self,
@@ -276,6 +234,8 @@ class RouterCore:
         if ticket.is_over:
             return record
         ticket.is_over = True
+        if ticket.job is not None:
+            ticket.job.is_gone = not ticket.job.has_begun
         self.ledger.close(ticket.entry)
         record.outcome, record.ended_s = outcome, now_s
         replica = self.fleet.get(record.replica_id)
@@ -287,6 +247,8 @@ class RouterCore:
                 self._members.blame(record.replica_id, error, now_s)
         self.history.ended(record)
         if replica is not None:
+            if record.began_s is not None:
+                self._members.conduct.ended(replica, now_s)
             counters = replica.counters
             counters.requests += 1
             counters.prompt_tokens += record.reported_prompt_tokens or 0
@@ -374,7 +336,8 @@ class RouterCore:
             facts.model, facts.dialect, prompt_bytes=prompt_bytes, prompt_tokens=prompt_tokens
         )
         if cached_tokens is not None and replica is not None:
-            self._members.reported(replica, record, ticket.held, ticket.marks)
+            back = ticket.back if record.n_tries == 1 else None
+            self._members.reported(replica, record, ticket.held, ticket.marks, back)
         pin = self.pins.get(record.session_key)
         if pin is None or ticket.request.is_auxiliary or not chain:
             return
@@ -394,3 +357,9 @@ class RouterCore:
         pin.tail, pin.tail_segments, pin.place = chain[-1], len(chain), ticket.place
         pin.prompt_bytes, pin.prompt_tokens = prompt_bytes, prompt_tokens
         pin.output_tokens = output_tokens
+
+
+def _prefill_of(record: RequestRecord) -> tuple[int, int]:
+    """The tokens that a placed request has computed, and those they are computed behind."""
+    cached_tokens = record.predicted_cached_tokens
+    return record.prompt_tokens - cached_tokens, cached_tokens

@@ -12,7 +12,7 @@
         TenantLimit        tenant-limit
       UpstreamError
         ConnectFailed      connect-failed, connect-timeout
-        FirstEventTimeout  first-event-timeout
+        FirstEventTimeout  first-event-timeout, replica-stalled
         StreamStalled      stream-stalled
         UpstreamProtocol   bad-upstream-response, stream-cut
         UpstreamStatus     upstream-status: the replica's own answer, relayed unchanged
@@ -114,6 +114,7 @@ CODES: Final[dict[str, int]] = {
     "connect-failed": 502,
     "connect-timeout": 504,
     "first-event-timeout": 504,
+    "replica-stalled": 504,
     "stream-stalled": 504,
     "bad-upstream-response": 502,
     "stream-cut": 502,

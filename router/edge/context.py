@@ -17,7 +17,7 @@ from router.framing.forwarding import ForwardingRules
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from router.core import RouterCore, Ticket
+    from router.core import RouterCore
     from router.dialect.base import PromptFacts
     from router.edge.bounds.limits import EdgeLimits
     from router.edge.replicas.upstream import UpstreamPool
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from router.state.fleet.names import ModelNames
     from router.state.history import RequestRecord
     from router.tenants.gate import Gate
+    from router.ticket import Ticket
 
 
 class Pressure(StrEnum):

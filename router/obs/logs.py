@@ -9,6 +9,7 @@ from typing import Final
 from router.state.health.table import Event, State
 
 _FORMAT: Final = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s"
+_EXPECTED: Final = (Event.DRAIN, Event.UNDRAIN, Event.FULL)
 _fleet: Final = logging.getLogger("homeport.fleet")
 
 
@@ -23,8 +24,8 @@ def configure(level: str) -> None:
 
 
 def state_changed(replica_id: str, before: State, now: State, cause: Event) -> None:
-    """A replica changed its state: worth a warning unless it became ready or was told to drain."""
-    is_expected = now is State.READY or cause is Event.DRAIN
+    """A replica changed its state: worth a warning unless it is well, or was told to."""
+    is_expected = now is State.READY or cause in _EXPECTED
     _fleet.log(
         logging.INFO if is_expected else logging.WARNING,
         "replica-state replica=%s before=%s now=%s cause=%s",

@@ -39,8 +39,13 @@ def fault_of(error: RouterError) -> str:
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _CLASSES)
 
 
-def error_like(fault: str, code: str) -> RouterError:
-    """An error of this class and code.
+def status_of(error: RouterError | None) -> int | None:
+    """The status that a replica answered, where an error is that."""
+    return error.http_status if isinstance(error, UpstreamStatus) else None
+
+
+def error_like(fault: str, code: str, http_status: int | None = None) -> RouterError:
+    """An error of this class and code, and of this status where it is not the code's own.
 
     Raises:
         RecordingError: no class has this name, or nothing has this code.
@@ -48,16 +53,16 @@ def error_like(fault: str, code: str) -> RouterError:
     kind = _CLASSES.get(fault)
     if kind is None or code not in CODES:
         raise RecordingError(f"it names the error {fault} {code}, which this version does not know")
-    return kind(code, "recorded")
+    return kind(code, "recorded", http_status=http_status)
 
 
-def upstream_error_like(fault: str, code: str) -> UpstreamError:
+def upstream_error_like(fault: str, code: str, http_status: int | None = None) -> UpstreamError:
     """The same for an error that is a replica's.
 
     Raises:
         RecordingError: it is not known, or is no replica's.
     """
-    error = error_like(fault, code)
+    error = error_like(fault, code, http_status)
     if not isinstance(error, UpstreamError):
         raise RecordingError(f"it blames a replica for the error {fault} {code}")
     return error

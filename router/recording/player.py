@@ -38,8 +38,8 @@ from router.recording.telling import tell_member
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from router.core import Ticket
     from router.recording.records import Input, Output, Record
+    from router.ticket import Ticket
 
 
 class Arrival(NamedTuple):
@@ -245,10 +245,10 @@ class Player:
         match record:
             case Began():
                 core.began(ticket, now_s)
-            case Blame(fault=fault, code=code):
-                core.blame(ticket, upstream_error_like(fault, code), now_s)
-            case Retry(fault=fault, code=code):
-                has_moved = core.retry(ticket, upstream_error_like(fault, code), now_s)
+            case Blame(fault=fault, code=code, http_status=status):
+                core.blame(ticket, upstream_error_like(fault, code, status), now_s)
+            case Retry(fault=fault, code=code, http_status=status):
+                has_moved = core.retry(ticket, upstream_error_like(fault, code, status), now_s)
                 return placed(ticket, record.ticket) if has_moved else Stayed(record.ticket)
             case Finish():
                 del self._tickets[record.ticket]
@@ -257,6 +257,6 @@ class Player:
                     usage = Usage(record.prompt_tokens, record.output_tokens, record.cached_tokens)
                 error = None
                 if record.fault is not None and record.code is not None:
-                    error = error_like(record.fault, record.code)
+                    error = error_like(record.fault, record.code, record.http_status)
                 core.finish(ticket, record.outcome, now_s, usage=usage, error=error)
         return None

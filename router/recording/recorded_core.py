@@ -15,7 +15,7 @@ from typing_extensions import override
 from router.core import RouterCore
 from router.errors import Refused
 from router.recording.chains import ChainMemory, lengths_of
-from router.recording.faults import fault_of
+from router.recording.faults import fault_of, status_of
 from router.recording.recorded_members import RecordedMembers
 from router.recording.records import (
     Arrive,
@@ -33,16 +33,17 @@ from router.recording.seal import name_of
 if TYPE_CHECKING:
     import random
 
-    from router.core import CoreParameters, Ticket
+    from router.core import CoreParameters
     from router.dialect.base import PromptFacts, Usage
     from router.errors import RouterError, UpstreamError
     from router.policy.view import Policy, RouteRequest
     from router.recording.journal import Journal
     from router.recording.seal import Seal
     from router.state.estimate import Estimate
-    from router.state.fleet.members import StateListener
     from router.state.history import Outcome, RequestRecord
+    from router.state.members.conduct import StateListener
     from router.state.sessions.pins import Pin
+    from router.ticket import Ticket
 
 _NUMBER_MAX = 1 << 53
 _NEW_SEGMENTS_MAX = 50_000
@@ -104,7 +105,7 @@ class RecordedCore(RouterCore):
         """Place a failed request anew, and write it down."""
         number = ticket.request.serial
         if self._journal.is_open:
-            self._journal.write(Retry(number, now_s, fault_of(error), error.code))
+            self._journal.write(Retry(number, now_s, fault_of(error), error.code, status_of(error)))
         has_moved = super().retry(ticket, error, now_s)
         if self._journal.is_open:
             self._journal.write(placed(ticket, number) if has_moved else Stayed(number))
@@ -115,7 +116,7 @@ class RecordedCore(RouterCore):
         """A replica failed a request: write it down."""
         if self._journal.is_open:
             number = ticket.request.serial
-            self._journal.write(Blame(number, now_s, fault_of(error), error.code))
+            self._journal.write(Blame(number, now_s, fault_of(error), error.code, status_of(error)))
         super().blame(ticket, error, now_s)
 
     @override
@@ -147,6 +148,7 @@ class RecordedCore(RouterCore):
                     cached_tokens=None if usage is None else usage.cached_tokens,
                     fault=None if error is None else fault_of(error),
                     code=None if error is None else error.code,
+                    http_status=status_of(error),
                 )
             )
         return super().finish(ticket, outcome, now_s, usage=usage, error=error)

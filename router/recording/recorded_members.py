@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from router.recording.records import Described, Drain, Heard, Join, Leave, Observed, Renew, Undrain
-from router.state.fleet.members import Members
+from router.state.members.members import Members
 
 if TYPE_CHECKING:
     from router.core import RouterCore
     from router.recording.journal import Journal
     from router.recording.seal import Seal
-    from router.state.fleet.members import StateListener
     from router.state.fleet.replica import Description, Observation, Replica, ReplicaSpec
     from router.state.health.table import Event, State
+    from router.state.members.conduct import StateListener
 
 
 class RecordedMembers(Members):
@@ -42,6 +42,7 @@ class RecordedMembers(Members):
                     profile=spec.profile,
                     inflight_max=spec.inflight_max,
                     lease_s=spec.lease_s,
+                    rate=None if spec.rate is None else spec.rate.terms,
                 )
             )
         return super().join(spec, now_s)
@@ -89,6 +90,9 @@ class RecordedMembers(Members):
                     reports_cached=said.reports_cached,
                     adapters=tuple([self._seal.model(name) for name in said.adapters]),
                     n_caches=said.n_caches,
+                    started=said.started,
+                    chunk_tokens=said.chunk_tokens,
+                    rate=None if said.rate is None else said.rate.terms,
                 )
             )
         super().described(replica_id, said)
@@ -112,6 +116,10 @@ class RecordedMembers(Members):
                     ours=seen.ours,
                     ours_backlog_s=seen.ours_backlog_s,
                     used_ratio=seen.used_ratio,
+                    stamp=seen.stamp,
+                    prefill_tokens=seen.prefill_tokens,
+                    prefill_busy_us=seen.prefill_busy_us,
+                    heard_s=seen.heard_s,
                 )
             )
         super().observed(replica_id, seen)

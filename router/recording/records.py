@@ -26,6 +26,9 @@ SEALED_BYTES = 8
 Sealed = Annotated[bytes, msgspec.Meta(min_length=SEALED_BYTES, max_length=SEALED_BYTES)]
 """A keyed digest of a session's key, a model's name or a link of a chain."""
 
+Rate = tuple[float, float, float, float]
+"""A prefill rate's terms, in the order of ``PrefillRate``."""
+
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -65,6 +68,7 @@ class Join(_Record, tag=1):
     profile: str | None
     inflight_max: int | None
     lease_s: float | None
+    rate: Rate | None = None
 
 
 class Leave(_Record, tag=2):
@@ -90,6 +94,9 @@ class Described(_Record, tag=4):
     reports_cached: bool
     adapters: tuple[Sealed, ...] = ()
     n_caches: int = 1
+    started: str = ""
+    chunk_tokens: int = 0
+    rate: Rate | None = None
 
 
 class Heard(_Record, tag=5):
@@ -111,6 +118,10 @@ class Observed(_Record, tag=6):
     ours: int
     ours_backlog_s: float
     used_ratio: float = 0.0
+    stamp: tuple[float, ...] = ()
+    prefill_tokens: int = 0
+    prefill_busy_us: int = 0
+    heard_s: float = 0.0
 
 
 class Tick(_Record, tag=7):
@@ -154,13 +165,15 @@ class Arrive(_Record, tag=8):
 class Retry(_Record, tag=9):
     """A placed request failed before its first event and is to go elsewhere.
 
-    ``fault`` is the error's class, ``code`` its code.
+    ``fault`` is the error's class, ``code`` its code, ``http_status`` the replica's own status if it
+    answered one.
     """
 
     ticket: int
     now_s: float
     fault: str
     code: str
+    http_status: int | None = None
 
 
 class Blame(_Record, tag=10):
@@ -170,6 +183,7 @@ class Blame(_Record, tag=10):
     now_s: float
     fault: str
     code: str
+    http_status: int | None = None
 
 
 class Began(_Record, tag=11):
@@ -194,6 +208,7 @@ class Finish(_Record, tag=12):
     cached_tokens: int | None
     fault: str | None
     code: str | None
+    http_status: int | None = None
 
 
 class Drain(_Record, tag=13):

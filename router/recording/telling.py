@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from router.recording.records import Described, Drain, Heard, Join, Leave, Observed, Renew, Undrain
 from router.recording.seal import name_of
 from router.state.fleet.replica import Description, Observation, ReplicaSpec
+from router.state.rates.prefill import PrefillRate
 
 if TYPE_CHECKING:
     from router.recording.records import Member
-    from router.state.fleet.members import Members
+    from router.state.members.members import Members
 
 
 def tell_member(members: Members, record: Member) -> None:
@@ -42,6 +43,9 @@ def _description(record: Described) -> Description:
         reports_cached=record.reports_cached,
         adapters=tuple(name_of(name) for name in record.adapters),
         n_caches=record.n_caches,
+        started=record.started,
+        chunk_tokens=record.chunk_tokens,
+        rate=None if record.rate is None else PrefillRate(*record.rate),
     )
 
 
@@ -55,6 +59,7 @@ def _spec(record: Join) -> ReplicaSpec:
         profile=record.profile,
         inflight_max=record.inflight_max,
         lease_s=record.lease_s,
+        rate=None if record.rate is None else PrefillRate(*record.rate),
     )
 
 
@@ -67,4 +72,8 @@ def _observation(record: Observed) -> Observation:
         ours=record.ours,
         ours_backlog_s=record.ours_backlog_s,
         used_ratio=record.used_ratio,
+        stamp=record.stamp,
+        prefill_tokens=record.prefill_tokens,
+        prefill_busy_us=record.prefill_busy_us,
+        heard_s=record.heard_s,
     )

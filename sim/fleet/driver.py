@@ -94,6 +94,7 @@ def routed(
             routers,
             seed=seed,
             fleet=run.replicas,
+            edge=run.edge,
             can_sleep=can_sleep,
         )
 

@@ -24,8 +24,10 @@ from sim.engine.requests import Began, Ended, EndReason, EngineRequest, PromptTo
 from sim.kernel import Alarm, Rank
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sim.fleet.checks import Checks
-    from sim.fleet.parts import ClientSide, Exchange, SimReplica
+    from sim.fleet.parts import ClientSide, Door, Exchange, SimReplica
     from sim.kernel import Kernel
     from sim.measure.recording import Recording
 
@@ -127,6 +129,15 @@ class Edge:
         self._recording.inflight(replica.index, -1, now_s)
         replica.model.cancel(exchange.rid, now_s)
         self._kernel.arm(replica.alarm, replica.model.next_at())
+
+    def leave(self, door: Door, replica: SimReplica, may_leave: Callable[[Exchange], bool]) -> None:
+        """A door sees that a replica does not move: what has not begun there goes elsewhere."""
+        now_s = self._kernel.now_s
+        for exchange in list(replica.exchanges.values()):
+            if exchange.door is door and exchange.began_s is None and may_leave(exchange):
+                self.cancel(exchange)
+                what = f"{replica.replica_id} does not move"
+                self._fail(exchange, FirstEventTimeout("replica-stalled", what), now_s)
 
     # Sending
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from replica.hardware.profiles import EngineFacts
-    from router.core import Ticket
     from router.dialect.base import Usage
     from router.errors import RouterError, UpstreamError
     from router.state.history import Outcome
+    from router.ticket import Ticket
     from sim.engine.replica_model import ReplicaModel
     from sim.engine.requests import LoadReport
     from sim.workload.play.turns import PlayedPrompt, PlayedTurn

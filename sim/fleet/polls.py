@@ -16,19 +16,19 @@ nothing that a decision can depend on, and is woken when that may end:
   nothing. The process's start wakes the poll.
 
 Phases are kept: the answers after waking come at the times at which they would have come, and an answer
-that was under way at that moment is delivered. Where an answer takes a period or longer, polls never sleep.
+that was under way at that moment, or else the last one before it, is delivered: a report's age is judged. Where an answer takes a period or longer, polls never sleep.
 An answer of a ready replica that the router holds ready is not told to its health table, whose state it
 would not change.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from router.state.fleet.replica import Description, Observation
 from router.state.health.table import Event, State
-from sim.engine.requests import LoadReport
 from sim.kernel import Rank
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.core import RouterCore
+    from sim.engine.requests import LoadReport
     from sim.fleet.parts import SimReplica
     from sim.kernel import Kernel
 
@@ -51,23 +52,27 @@ class Poll:
     """One replica's turn in the round.
 
     It is asked for the time ``n`` a whole number of periods after its phase, -1 on joining. ``is_asleep``
-    and ``is_over`` end it for now or for good; ``was_refused``: what it sleeps on is that
-    nobody listens.
+    and ``is_over`` end it for now or for good; ``idle`` is the report that it sleeps on, None
+    where nobody listens.
     """
 
-    __slots__ = ("is_asleep", "is_over", "n", "phase_s", "replica", "was_refused")
+    __slots__ = ("idle", "is_asleep", "is_over", "n", "phase_s", "replica")
 
     def __init__(self, replica: SimReplica, phase_s: float) -> None:
         self.replica = replica
         self.phase_s = phase_s
         self.n = -1
         self.is_asleep = False
-        self.was_refused = False
+        self.idle: LoadReport | None = None
         self.is_over = False
 
 
 class Polls:
-    """All polls of one router. ``catch_up`` is called before the core is told anything."""
+    """All polls of one router.
+
+    ``catch_up`` is called before the core is told anything, ``on_lost`` when a poll brought to light that a
+    replica stands still.
+    """
 
     def __init__(
         self,
@@ -78,6 +83,7 @@ class Polls:
         delay_s: float,
         dice: random.Random,
         catch_up: Callable[[float], None],
+        on_lost: Callable[[SimReplica], None],
         can_sleep: bool = True,
     ) -> None:
         assert period_s > 0.0, f"polls {period_s} s apart"
@@ -88,6 +94,7 @@ class Polls:
         self._delay_s = delay_s
         self._dice = dice
         self._catch_up = catch_up
+        self._on_lost = on_lost
         self._can_sleep = can_sleep and delay_s < period_s
         self._polls: dict[int, Poll] = {}
 
@@ -132,9 +139,21 @@ class Polls:
             heard_s = asked_s + self._delay_s
             if heard_s > now_s or (heard_s == now_s and kernel.rank < _DELIVERY):
                 # Asked while it slept, and on its way still: the next is asked when that has come.
-                report = None if poll.was_refused else LoadReport(asked_s)
+                report = None if poll.idle is None else replace(poll.idle, at_s=asked_s)
                 kernel.at(heard_s, _DELIVERY, self._hear, (poll, report))
                 return
+            if poll.idle is not None:
+                # The last that came while it slept: an idle engine's, of before whatever wakes the poll.
+                idle = Observation(
+                    0,
+                    0,
+                    0,
+                    heard_s,
+                    stamp=(asked_s,),
+                    prefill_tokens=poll.idle.total_prefill_uncached_tokens,
+                    prefill_busy_us=int(poll.idle.total_prefill_busy_s * 1e6),
+                )
+                self._core.members.observed(poll.replica.replica_id, idle)
         poll.n = n
         kernel.at(poll.phase_s + n * self._period_s, _POLL, self._ask, poll)
 
@@ -170,7 +189,7 @@ class Polls:
         if can_sleep and self._can_sleep:
             poll.is_asleep = True
             poll.replica.n_asleep += 1
-            poll.was_refused = report is None
+            poll.idle = report
             return
         n = poll.n + 1
         at_s = poll.phase_s + n * self._period_s
@@ -206,8 +225,21 @@ class Polls:
         used_ratio = used / replica.facts.capacity_tokens
         core.members.observed(
             replica_id,
-            Observation(running, waiting, uncached, now_s, ours, backlog_s, used_ratio),
+            Observation(
+                running,
+                waiting,
+                uncached,
+                now_s,
+                ours,
+                backlog_s,
+                used_ratio,
+                (report.at_s,),
+                report.total_prefill_uncached_tokens,
+                int(report.total_prefill_busy_s * 1e6),
+            ),
         )
+        if known.load.is_lost:
+            self._on_lost(replica)
         return (
             not (ours or running or waiting or uncached or used)
             and known.state is _READY

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from router.dialect.body.splice import Edit
     from router.errors import RouterError, UpstreamError
     from router.state.history import Outcome
+    from sim.fleet.edge import Edge
     from sim.fleet.parts import Exchange, SimReplica
     from sim.kernel import Kernel
     from sim.scenario.model import RouterSpec
@@ -96,6 +97,7 @@ class SimRouter:
         *,
         seed: int,
         fleet: Sequence[SimReplica],
+        edge: Edge,
         can_sleep: bool = True,
     ) -> None:
         self.number = number
@@ -113,6 +115,7 @@ class SimRouter:
             delay_s=spec.delay_s,
             dice=dice,
             catch_up=self.catch_up,
+            on_lost=lambda replica: edge.leave(self, replica, self._may_leave),
             can_sleep=can_sleep,
         )
 
@@ -157,6 +160,10 @@ class SimRouter:
         if not self.core.retry(ticket, error, now_s):
             return None
         return self._by_id[ticket.record.replica_id]
+
+    def _may_leave(self, exchange: Exchange) -> bool:
+        """Another replica might take it."""
+        return exchange.ticket is not None and self.core.has_elsewhere(exchange.ticket)
 
     def blame(self, exchange: Exchange, error: UpstreamError, now_s: float) -> None:
         """A replica failed it, and it is not tried again."""

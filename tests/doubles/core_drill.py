@@ -26,11 +26,13 @@ from router.errors import (
 from router.state.fleet.replica import Description, Observation, ReplicaSpec
 from router.state.health.table import Event
 from router.state.history import Outcome
+from router.state.rates.prefill import PrefillRate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from router.core import RouterCore, Ticket
+    from router.core import RouterCore
+    from router.ticket import Ticket
 
 PARAMETERS = (
     CoreParameters(),
@@ -43,6 +45,7 @@ _ERRORS: tuple[Callable[[], UpstreamError], ...] = (
     lambda: StreamStalled("stream-stalled", "x"),
     lambda: UpstreamProtocol("bad-upstream-response", "x"),
     lambda: UpstreamStatus("upstream-status", "x", http_status=503),
+    lambda: UpstreamStatus("upstream-status", "x", http_status=500),
 )
 _N_HEAD = 3
 _N_REPLICAS = 6
@@ -53,8 +56,14 @@ _HEARD = {
     Event.CONNECT_FAILED: 1,
     Event.REQUEST_FAILED: 2,
     Event.REQUEST_OK: 6,
-    Event.HEALTH_OK: 2,
+    Event.HEALTH_OK: 4,
     Event.HEALTH_FAILED: 1,
+    Event.ERRORS: 1,
+    Event.FULL: 2,
+    Event.ROOM: 2,
+    Event.TRY: 1,
+    Event.STALL: 1,
+    Event.MOVE: 2,
 }
 
 
@@ -269,6 +278,9 @@ class Drill:
                 models=("kimi-k2.6", "qwen3")[: self.dice.choices((0, 1, 2), [1, 1, 18])[0]],
                 reports_cached=self.dice.random() < 0.8,
                 adapters=self.dice.choices(((), ("kimi-k2.6:tuned",)), [9, 1])[0],
+                started=self.dice.choices(("", "1", "2"), [5, 4, 1])[0],
+                chunk_tokens=self.dice.choice((0, 8_192)),
+                rate=self.dice.choices((None, PrefillRate(0.1, 3e-5, 0.0, 0.0)), [9, 1])[0],
             ),
         )
 
@@ -282,6 +294,10 @@ class Drill:
             ours=dice.randrange(5),
             ours_backlog_s=dice.random() * 5,
             used_ratio=dice.choice((0.0, 0.4, 0.9)),
+            stamp=dice.choice(((), (1.0,), (2.0,), (1.0, 2.0))),
+            prefill_tokens=int(self.now_s) * 4_000,
+            prefill_busy_us=int(self.now_s * dice.choice((2e5, 9e5))),
+            heard_s=self.now_s - 3.0 * dice.random(),
         )
         self.core.members.observed(self._name(), seen)
 

@@ -18,9 +18,10 @@ from tests.doubles.core_drill import PARAMETERS, Drill
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from router.core import CoreParameters, Ticket
+    from router.core import CoreParameters
     from router.dialect.base import PromptFacts
     from router.state.fleet.candidates import Candidate
+    from router.ticket import Ticket
 
 STEPS = 25
 
@@ -33,12 +34,16 @@ def _check(core: _Watched, tried: list[str], home_id: str | None, model: str) ->
     serving = everyone
     if model and len({r.serves for r in everyone}) > 1:
         serving = [r for r in everyone if not r.serves or model in r.serves]
-    ready = [r for r in serving if r.state is State.READY]
-    ready = ready or [r for r in serving if r.state is State.SUSPECT]
+    ready = [r for r in serving if r.state in (State.READY, State.TRIAL)]
+    ready = ready or [r for r in serving if r.state in (State.SUSPECT, State.FULL)]
+    at_home = [r for r in serving if r.replica_id == home_id]
     may = [
-        r for r in serving if r in ready or (r.replica_id == home_id and r.state is State.SUSPECT)
+        r
+        for r in serving
+        if r in ready or (r in at_home and r.state in (State.SUSPECT, State.FULL))
     ]
     may = [r for r in may if not r.is_full and r.replica_id not in tried]
+    may = [r for r in may if not r.is_at_allowance] or may
     view = core.fleet.view(tried, home_id=home_id, model=model)
     assert list(view.candidates) == may
     assert view.is_empty == (not may)

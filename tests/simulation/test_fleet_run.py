@@ -149,10 +149,27 @@ def test_what_still_waits_at_the_end_counts_with_its_wait_so_far() -> None:
     assert result.window_s == (0.0, 60.0)
 
 
-def test_a_request_without_a_token_in_ten_minutes_is_tried_elsewhere() -> None:
+def test_what_has_not_begun_leaves_a_replica_that_stands_still() -> None:
     stuck = FaultSpec(FaultKind.SLOW, 50.0, replicas=(0,), factor=1e6)
     scenario = replace(
         SMALL, duration_s=900.0, warmup_s=0.0, fleet=(FleetSpec(replicas=2),), faults=(stuck,)
+    )
+    result = simulate(scenario, "rendezvous", SmallPlay(6, turns=50, gap_s=30.0), seed=1)
+    assert result.retries > 0
+    waits_s = [wait_s for wait_s, _ in result.curves.ttft_cdf]
+    # Those whose answer had begun wait on; whoever had not is served within seconds.
+    assert sum(wait_s > 60.0 for wait_s in waits_s) <= 3
+
+
+def test_a_request_without_a_token_in_ten_minutes_is_tried_elsewhere() -> None:
+    stuck = FaultSpec(FaultKind.SLOW, 50.0, replicas=(0,), factor=1e6)
+    scenario = replace(
+        SMALL,
+        duration_s=900.0,
+        warmup_s=0.0,
+        fleet=(FleetSpec(replicas=2),),
+        faults=(stuck,),
+        routers=RouterSpec(probe_s=5_000.0),  # nobody looks whether it moves
     )
     result = simulate(scenario, "rendezvous", SmallPlay(6, turns=50, gap_s=30.0), seed=1)
     assert result.retries > 0

@@ -27,10 +27,10 @@ from tests.doubles.small_play import SmallPlay
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from router.core import Ticket
     from router.policy.view import FleetView, RouteRequest
     from router.recording.records import Record
     from router.state.history import RequestRecord
+    from router.ticket import Ticket
     from sim.fleet.driver import FleetRun
     from sim.workload.play.turns import Due, PlayedPrompt, PlayedTurn
 

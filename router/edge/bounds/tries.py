@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from router.errors import ConnectFailed, UpstreamProtocol, UpstreamStatus
 
 if TYPE_CHECKING:
-    from router.core import Ticket
     from router.edge.bounds.limits import EdgeLimits, RetryLimits
     from router.errors import UpstreamError
+    from router.ticket import Ticket
 
 _SLOTS: Final = 10
 _WINDOW_S: Final = 60.0

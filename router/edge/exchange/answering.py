@@ -15,12 +15,12 @@ from router.edge.wire.answers import (
 from router.edge.wire.relay import EVENT_ENDS, HEARTBEAT, PING
 
 if TYPE_CHECKING:
-    from router.core import Ticket
     from router.edge.context import Door
     from router.edge.exchange.placing import Placement
     from router.edge.replicas.reading import AnswerReader
     from router.edge.wire.relay import Relay
     from router.errors import RouterError
+    from router.ticket import Ticket
 
 _PINGED: Final = "anthropic-messages"
 """The dialect whose streams have an event for this; elsewhere it is a comment."""

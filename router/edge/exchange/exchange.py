@@ -344,6 +344,8 @@ class Exchange:
         if ticket is None:
             self._sweep_waiting(now_s)
             return
+        if self._is_heard:
+            ticket.entry.load.heard_s = now_s
         if self._is_heard or self._client.is_paused:
             self._is_heard = False
             self._last_heard_s = now_s
@@ -358,6 +360,9 @@ class Exchange:
             waited_s = limits.first_event_s if place.is_stream else limits.answer_s
             what = f"No answer from {who(ticket)} in {waited_s:g} s."
             self._fail(FirstEventTimeout("first-event-timeout", what))
+        elif place.may_leave:
+            what = f"{who(ticket)} does not move: its scheduler stands still, or it is gone."
+            self._go_elsewhere(FirstEventTimeout("replica-stalled", what))
         elif place.is_stream:
             self._answer.beat(now_s)
 

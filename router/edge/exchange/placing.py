@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from router.dialect.clients.agents import manners_of
 from router.edge.bounds.holding import Wait, wait_s
@@ -12,11 +12,10 @@ from router.edge.bounds.tries import costs_work, may_go_on, may_have_started, ma
 from router.edge.context import Pressure
 from router.edge.exchange.opening import opened
 from router.errors import Refused, UpstreamStatus
-from router.state.health.table import State
+from router.state.health.table import KEEPING, TAKING
 from router.state.history import Outcome
 
 if TYPE_CHECKING:
-    from router.core import Ticket
     from router.dialect.base import Dialect, PromptFacts, Usage
     from router.dialect.clients.agents import Manners
     from router.edge.bounds.holding import Waiter
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
     from router.edge.exchange.tenancy import Visit
     from router.errors import RouterError, UpstreamError
     from router.framing.events import RequestHead
+    from router.ticket import Ticket
+
+_ANSWERING: Final = TAKING | KEEPING
 
 
 class Move(Enum):
@@ -45,6 +47,7 @@ class Placement:
     __slots__ = (
         "_door",
         "_manners",
+        "_n_left",
         "_n_started",
         "_request",
         "_request_id",
@@ -70,7 +73,7 @@ class Placement:
         self.dialect = dialect
         self._request = request
         self._manners: Manners | None = None
-        self._n_started = 0
+        self._n_started = self._n_left = 0
         self.wait: Wait | None = None
         self.facts: PromptFacts | None = None
         self.ticket: Ticket | None = None
@@ -139,12 +142,23 @@ class Placement:
         if door.core.retry(ticket, error, now_s):
             return Move.MOVED
         replica = door.core.fleet.get(ticket.replica_id)
-        is_there = replica is not None and replica.state in (State.READY, State.SUSPECT)
+        is_there = replica is not None and replica.state in _ANSWERING
         if not is_there or not may_repeat(error):
             return Move.STAYS
         door.observer.noted(Pressure.REPEATED)
         self.again_s = now_s + door.limits.retry.backoff_s
         return Move.LATER
+
+    @property
+    def may_leave(self) -> bool:
+        """It has not begun where nothing moves, and somebody else may take it; said once a try."""
+        ticket = self.ticket
+        if ticket is None or not ticket.entry.load.is_lost or self._n_left == ticket.n_tries:
+            return False
+        if not self._door.core.has_elsewhere(ticket):
+            return False
+        self._n_left = ticket.n_tries
+        return True
 
     def finish(
         self, outcome: Outcome, *, usage: Usage | None = None, error: RouterError | None = None

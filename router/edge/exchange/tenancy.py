@@ -12,7 +12,6 @@ from router.errors import ClientError, TenantLimit
 from router.tenants.accounts import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
-    from router.core import Ticket
     from router.dialect.base import PromptFacts
     from router.edge.context import Door
     from router.edge.routes.routes import Route
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from router.state.fleet.names import ModelNames
     from router.tenants.accounts import Account, Admission
     from router.tenants.gate import Gate
+    from router.ticket import Ticket
 
 _HEALTH: Final = "/health"
 _CHALLENGE: Final = b'www-authenticate: Bearer realm="homeport"\r\n'

@@ -17,10 +17,10 @@ from router.framing.writing import (
 )
 
 if TYPE_CHECKING:
-    from router.core import Ticket
     from router.errors import RouterError
     from router.framing.events import HeaderList, ResponseHead
     from router.state.fleet.replica import ReplicaSpec
+    from router.ticket import Ticket
 
 JSON: Final = b"content-type: application/json\r\n"
 REQUEST_ID: Final = b"x-request-id"

@@ -14,6 +14,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from router.state.cache.keeping import Ages
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
@@ -150,6 +152,7 @@ class PrefixIndex:
     """The prefixes every replica is believed to hold.
 
     ``bytes_per_token`` is the ratio by which capacities in tokens were last turned into bytes.
+    ``ages`` tells uses by their time, as far as the time is told.
     """
 
     def __init__(self) -> None:
@@ -157,6 +160,12 @@ class PrefixIndex:
         self._root = Node(None, 0, array("Q"), array("I"), 0)
         self._holdings: dict[str, Holdings] = {}
         self._n_uses = 0
+        self.ages = Ages()
+
+    @property
+    def n_uses(self) -> int:
+        """Uses of all replicas so far."""
+        return self._n_uses
 
     def held_bytes(self, replica_id: str) -> int:
         """Canonical bytes a replica is believed to hold; never above its capacity."""

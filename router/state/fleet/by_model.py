@@ -6,15 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from router.state.fleet.candidates import Candidate, Eligible
-from router.state.health.table import State
+from router.state.health.table import KEEPING, TAKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from router.policy.ring import Rings
+    from router.state.health.table import State
 
-_READY: Final = State.READY
-_SUSPECT: Final = State.SUSPECT
 _NOBODYS: Final = "\0"
 """Stands for every model that no replica names."""
 
@@ -105,6 +104,6 @@ def may_serve(replica: Serving, model: str) -> bool:
 
 
 def eligible(replicas: Sequence[Serving]) -> list[Serving]:
-    """The ready ones; if there are none, the suspect ones."""
-    ready = [r for r in replicas if r.state is _READY]
-    return ready or [r for r in replicas if r.state is _SUSPECT]
+    """Those that take any request; if there are none, those that keep their own sessions."""
+    ready = [r for r in replicas if r.state in TAKING]
+    return ready or [r for r in replicas if r.state in KEEPING]

@@ -35,6 +35,10 @@ class Candidate(ReplicaView, Protocol):
     def is_full(self) -> bool:
         """At its limit of requests in flight."""
 
+    @property
+    def is_at_allowance(self) -> bool:
+        """It has as many as it may have while it comes back."""
+
 
 class Eligible:
     """The replicas that may take requests, were it not for limits; made anew when they change.
@@ -118,8 +122,9 @@ class Eligible:
 class View:
     """The candidates of one decision; a policy reads it as a ``FleetView``.
 
-    ``tried`` replicas and, with ``has_limits``, those at their limit are none. ``guest`` is one more
-    that is not eligible for others: a suspect home. ``is_empty``: nobody may take the request.
+    ``tried`` replicas are none; nor are, with ``has_limits``, those at their limit, and with ``has_ramps``
+    those that have as many as they may have while they come back. ``guest`` is one more that is not eligible
+    for others: a suspect home, or a full one. ``is_empty``: nobody may take the request.
     """
 
     __slots__ = (
@@ -127,6 +132,7 @@ class View:
         "_eligible",
         "_guest",
         "_has_limits",
+        "_has_ramps",
         "_is_open",
         "_tried",
         "is_empty",
@@ -138,13 +144,15 @@ class View:
         *,
         tried: Collection[str] = (),
         has_limits: bool = False,
+        has_ramps: bool = False,
         guest: Candidate | None = None,
     ) -> None:
         self._eligible = eligible
         self._tried = tried
         self._has_limits = has_limits
+        self._has_ramps = has_ramps
         self._guest = None if guest is not None and self._is_refused(guest) else guest
-        self._is_open = not tried and not has_limits
+        self._is_open = not (tried or has_limits or has_ramps)
         self._candidates: Sequence[Candidate] | None = None
         if self._is_open and guest is None:
             self._candidates = eligible.replicas
@@ -224,7 +232,11 @@ class View:
         return found
 
     def _is_refused(self, replica: Candidate) -> bool:
-        return replica.replica_id in self._tried or (self._has_limits and replica.is_full)
+        return (
+            replica.replica_id in self._tried
+            or (self._has_limits and replica.is_full)
+            or (self._has_ramps and replica.is_at_allowance)
+        )
 
 
 def _id_of(replica: Candidate) -> str:

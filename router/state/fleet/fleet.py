@@ -7,13 +7,13 @@ kept as requests and pins come and go.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from router.policy.ring import Rings
 from router.state.fleet.by_model import ByModel, Offers, eligible, may_serve
 from router.state.fleet.candidates import Eligible, View
 from router.state.fleet.replica import Replica
-from router.state.health.table import Event, State, follow
+from router.state.health.table import KEEPING, TAKING, Event, State, follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from router.state.fleet.candidates import Candidate
     from router.state.fleet.ledger import Ledger
     from router.state.fleet.replica import ReplicaSpec
+    from router.state.rates.prefill import PrefillRate
     from router.state.sessions.pins import Pins
 
 
-_SUSPECT: Final = State.SUSPECT
-
-
 class Fleet:
-    """All replicas the router knows, by id: ``get`` answers that of an id, None if it is not known."""
+    """All replicas the router knows, by id: ``get`` answers that of an id, None if it is not known.
+
+    ``full`` are those that turned a request away lately.
+    """
 
     def __init__(self, ledger: Ledger, pins: Pins, *, inflight_max: int | None = None) -> None:
         self._ledger = ledger
@@ -47,6 +48,8 @@ class Fleet:
         self._leaving: dict[str, Replica] = {}
         self._reported_s_min = -inf  # no load report is older
         self._has_limits = inflight_max is not None
+        self._ramping: set[str] = set()
+        self.full: dict[str, Replica] = {}
 
     def __len__(self) -> int:
         return len(self._replicas)
@@ -69,13 +72,15 @@ class Fleet:
             has_moved = (spec.host, spec.port) != (replica.spec.host, replica.spec.port)
             if has_moved or replica.state is State.DRAINING:
                 replica.state = State.STARTING
+                self.full.pop(replica.replica_id, None)
                 self.plan_leave(replica, leaves=False, until_s=None)
             if has_moved:
                 self.describe(replica)
                 replica.observed = replica.report = None
                 self.set_foreign(replica, 0, 0.0)
             replica.spec = spec
-        replica.capacity_tokens = spec.capacity_tokens or replica.capacity_tokens
+        if spec.capacity_tokens:
+            replica.capacity_tokens = replica.stated_tokens = spec.capacity_tokens
         replica.profile = spec.profile or replica.profile
         replica.inflight_max = spec.inflight_max or self._inflight_max
         self.renew(replica, now_s)
@@ -87,6 +92,8 @@ class Fleet:
         """Forget a replica."""
         replica = self._replicas.pop(replica_id, None)
         self._leaving.pop(replica_id, None)
+        self._ramping.discard(replica_id)
+        self.full.pop(replica_id, None)
         if replica is not None:
             self._offers.change(replica.serves, None)
         self._rings = Rings(sorted(self._replicas))
@@ -101,6 +108,10 @@ class Fleet:
         after = follow(before, event)
         if after is not before:
             replica.state = after
+            if after is State.FULL:
+                self.full[replica.replica_id] = replica
+            elif before is State.FULL:
+                del self.full[replica.replica_id]
             self._changed()
         return before
 
@@ -157,6 +168,23 @@ class Fleet:
                 oldest_s = report.seen_s
         self._reported_s_min = oldest_s
 
+    def set_rate(self, replica: Replica, rate: PrefillRate) -> None:
+        """How fast a replica computes, from now on; what is in its backlog already stays as it was."""
+        replica.rate, replica.prefill_s = rate, rate.prefill_s
+        self._changed()
+
+    def allow(self, replica: Replica, allowance: int | None) -> None:
+        """How many requests in flight a replica may have while it comes back; None for as many as ever."""
+        before, replica.allowance = replica.allowance, allowance
+        if (before is None) != (allowance is None):
+            (self._ramping.discard if allowance is None else self._ramping.add)(replica.replica_id)
+            self._changed()
+
+    @property
+    def has_takers(self) -> bool:
+        """Some replica takes requests of any session."""
+        return any(replica.state in TAKING for replica in self._replicas.values())
+
     def set_foreign(self, replica: Replica, inflight: int, backlog_s: float) -> None:
         """What a replica carries beyond our own requests."""
         if inflight != replica.foreign_inflight or backlog_s != replica.foreign_backlog_s:
@@ -180,7 +208,7 @@ class Fleet:
     ) -> View:
         """Who may take a request for ``model`` now ("" for any); it is empty if nobody may.
 
-        A suspect home takes the requests of its own sessions. Where all replicas serve the same,
+        A suspect or full home takes the requests of its own sessions. Where all replicas serve the same,
         the model is not looked at.
         """
         if self._plain is not None and not tried:
@@ -189,13 +217,17 @@ class Fleet:
         ready = self._ready(model)
         home = None if home_id is None else self._replicas.get(home_id)
         guest = None
-        if home is not None and home.state is _SUSPECT and home_id not in ready.by_id:
+        if home is not None and home.state in KEEPING and home_id not in ready.by_id:
             guest = home if not is_mixed or may_serve(home, model) else None
-        if tried or self._has_limits or is_mixed or guest is not None:
-            return View(ready, tried=tried, has_limits=self._has_limits, guest=guest)
+        has_limits, has_ramps = self._has_limits, bool(self._ramping)
+        if tried or has_limits or has_ramps or is_mixed or guest is not None:
+            view = View(ready, tried=tried, has_limits=has_limits, has_ramps=has_ramps, guest=guest)
+            if has_ramps and view.is_empty:  # rather too many at once than nobody at all
+                return View(ready, tried=tried, has_limits=has_limits, guest=guest)
+            return view
         if self._everyone is None:
             self._everyone = View(ready)
-            if all(replica.state is not _SUSPECT for replica in self._replicas.values()):
+            if all(replica.state not in KEEPING for replica in self._replicas.values()):
                 self._plain = self._everyone
         return self._everyone
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from router.state.health.table import State
+from router.state.health.table import KEEPING, TAKING
 
 if TYPE_CHECKING:
     from router.state.fleet.fleet import Fleet
     from router.state.sessions.pins import Pin
 
-_READY: Final = State.READY
-_SUSPECT: Final = State.SUSPECT
+_USABLE: Final = TAKING | KEEPING
 _AWAY: Final = frozenset({"split", "branch", "spill", "retry"})
 """Reasons to serve one request elsewhere while the session's home, if it is usable, stays."""
 
@@ -19,7 +18,7 @@ _AWAY: Final = frozenset({"split", "branch", "spill", "retry"})
 def is_usable(fleet: Fleet, replica_id: str) -> bool:
     """A home that its sessions may go on using, though perhaps not for this request."""
     replica = fleet.get(replica_id)
-    return replica is not None and (replica.state is _READY or replica.state is _SUSPECT)
+    return replica is not None and replica.state in _USABLE
 
 
 def reason_of(reason: str, home_id: str | None, fleet: Fleet) -> str:

@@ -17,7 +17,10 @@ _US: Final = 1e6
 class Load:
     """What one replica carries of ours: counts, tokens, and prefill not yet answered.
 
-    ``prefill_tokens`` are those to be computed of the requests that have not begun to answer.
+    ``prefill_tokens`` are those to be computed of the requests that have not begun to answer;
+    ``given_tokens`` the most of them since the replica's last report, ``deepest_tokens`` the longest
+    request since a report found none of ours there. ``heard_s`` is when an answer last brought something, as the edge's
+    timer has seen; ``is_lost``: the replica stands still or is gone, and what has not begun should go elsewhere.
     """
 
     inflight: int = 0
@@ -25,6 +28,10 @@ class Load:
     decoding: int = 0
     backlog_us: int = 0
     prefill_tokens: int = 0
+    given_tokens: int = 0
+    deepest_tokens: int = 0
+    heard_s: float = 0.0
+    is_lost: bool = False
 
     @property
     def backlog_s(self) -> float:
@@ -132,7 +139,9 @@ class Ledger:
         load.inflight += 1
         load.inflight_tokens += entry.tokens
         load.backlog_us += entry.prefill_us
-        load.prefill_tokens += entry.prefill_tokens
+        load.prefill_tokens = tokens = load.prefill_tokens + entry.prefill_tokens
+        load.given_tokens = max(load.given_tokens, tokens)
+        load.deepest_tokens = max(load.deepest_tokens, entry.tokens)
         self.changed[entry.replica_id] = None
         key = (entry.session_key, entry.replica_id)
         self._sessions[key] = self._sessions.get(key, 0) + 1
@@ -147,7 +156,7 @@ class Ledger:
             load.backlog_us -= entry.prefill_us
             load.prefill_tokens -= entry.prefill_tokens
         self.changed[entry.replica_id] = None
-        if load.inflight == 0 and entry.replica_id in self._leaving:
+        if not load.inflight and entry.replica_id in self._leaving:
             self._leaving.discard(entry.replica_id)
             del self._loads[entry.replica_id]
         key = (entry.session_key, entry.replica_id)

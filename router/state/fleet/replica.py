@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from router.state.cache.keeping import Keeping
+from router.state.health.progress import Progress
+from router.state.health.standing import Standing
 from router.state.health.table import State
+from router.state.rates.learner import PrefillLearner
 from router.state.rates.prefill import PrefillRate
 
 if TYPE_CHECKING:
@@ -22,7 +26,7 @@ class ReplicaSpec:
 
     ``capacity_tokens`` is device and host tier together, None if not known yet. ``lease_s`` None
     means it stays until it is removed. ``source`` says who named it: static or registered.
-    ``is_tls``: it is spoken to over TLS. ``api_key`` is its own key, None for the fleet's.
+    ``is_tls``: it is spoken to over TLS. ``rate`` is what its profile says of its prefills. ``api_key`` is its own key, None for the fleet's.
     """
 
     replica_id: str
@@ -34,6 +38,7 @@ class ReplicaSpec:
     inflight_max: int | None = None
     lease_s: float | None = None
     is_tls: bool = False
+    rate: PrefillRate | None = None
     api_key: str | None = field(default=None, repr=False)
 
     @property
@@ -51,9 +56,9 @@ class Description:
     ``reports_cached``: its answers tell how much of a prompt was cached, so that no word means none
     (SGLang leaves a count of zero out of ``/v1/messages``).
     ``n_caches``: data-parallel ranks, each with a cache of its own; which one served is not told.
-    ``started`` tells its process apart from the one before it, empty where nothing does.
-    ``chunk_tokens`` is the most it prefills in a step and ``running_max`` the most requests it runs at
-    once, all ranks together; 0 where that is not known.
+    ``started`` differs between processes, "" if it does not tell. ``chunk_tokens`` is the most that it
+    computes of prompts in one step, 0 if it does not tell. ``rate`` is what it says of its prefills.
+    ``running_max`` is the most requests it runs at once, all ranks together; 0 if it does not tell.
     """
 
     capacity_tokens: int | None = None
@@ -64,18 +69,19 @@ class Description:
     n_caches: int = 1
     started: str = ""
     chunk_tokens: int = 0
+    rate: PrefillRate | None = None
     running_max: int = 0
 
 
 @dataclass(slots=True, frozen=True)
 class RankLoad:
-    """What one data-parallel rank reports; ``used_ratio`` is 0 to 1."""
+    """One data-parallel rank's part of a load report."""
 
     rank: int
     running: int
     waiting: int
     waiting_uncached_tokens: int
-    used_ratio: float
+    used_ratio: float = 0.0
 
 
 @dataclass(slots=True)
@@ -84,10 +90,10 @@ class Observation:
 
     ``ours`` and ``ours_backlog_s`` are our own share at that time, from the ledger: the report
     contains our requests, so only what exceeds them is foreign load. ``used_ratio`` is the share of
-    its KV tokens that is in use (0 to 1), 0 where that is not known.
-    ``stamp`` is when each rank made its report, by a clock of its own or a count: reports with equal
-    stamps are one and the same, however often they are read. ``prefill_tokens`` and ``prefill_busy_us``
-    are the uncached tokens it has prefilled and the microseconds that took, totals since its start.
+    its KV tokens that is in use (0 to 1), 0 where that is not known. ``stamp`` is how its ranks marked the
+    report, each by its own clock: with equal marks it is the same one, read again. ``prefill_tokens`` and
+    ``prefill_busy_us`` are counters: uncached prompt tokens computed, and microseconds busy with that.
+    ``heard_s`` is when an answer from there last brought something, 0 if none has.
     """
 
     running: int
@@ -100,6 +106,7 @@ class Observation:
     stamp: tuple[float, ...] = ()
     prefill_tokens: int = 0
     prefill_busy_us: int = 0
+    heard_s: float = 0.0
     ranks: tuple[RankLoad, ...] = ()
 
 
@@ -108,6 +115,8 @@ class Counters:
     """Totals since the replica joined.
 
     ``cache_losses``: reports of a smaller cache than was believed, which cost ``lost_bytes`` of belief.
+    ``stalls``: times its scheduler stood still. ``missed_tokens``: by how much the cached tokens of its
+    answers differed from those predicted, up or down.
     """
 
     requests: int = 0
@@ -116,6 +125,9 @@ class Counters:
     failures: int = 0
     cache_losses: int = 0
     lost_bytes: int = 0
+    stalls: int = 0
+    predicted_tokens: int = 0
+    missed_tokens: int = 0
 
 
 _CAPACITY_TOKENS_UNKNOWN: Final = 500_000
@@ -139,7 +151,15 @@ class Replica:
     home: HomeTotals
     state: State = State.STARTING
     rate: PrefillRate = field(default_factory=PrefillRate)
+    is_rate_told: bool = False
+    learner: PrefillLearner = field(default_factory=PrefillLearner)
+    standing: Standing = field(default_factory=Standing)
+    progress: Progress = field(default_factory=Progress)
+    keeping: Keeping = field(default_factory=Keeping)
+    allowance: int | None = None
+    full_s: float = 0.0
     capacity_tokens: int = _CAPACITY_TOKENS_UNKNOWN
+    stated_tokens: int = _CAPACITY_TOKENS_UNKNOWN
     inflight_max: int | None = None
     lease_until_s: float | None = None
     drain_until_s: float | None = None
@@ -156,6 +176,8 @@ class Replica:
     profile: str | None = None
     reports_cached: bool = False
     n_caches: int = 1
+    started: str = ""
+    chunk_tokens: int = 0
     counters: Counters = field(default_factory=Counters)
     replica_id: str = field(init=False)
     prefill_s: Callable[[int, int], float] = field(init=False)
@@ -231,6 +253,16 @@ class Replica:
         return self.home.live_tokens
 
     @property
+    def is_rate_known(self) -> bool:
+        """How fast it computes was told or learned."""
+        return self.is_rate_told or self.learner.rate is not None
+
+    @property
     def is_full(self) -> bool:
         """At its limit of requests in flight."""
         return self.inflight_max is not None and self.load.inflight >= self.inflight_max
+
+    @property
+    def is_at_allowance(self) -> bool:
+        """It has as many as it may have while it comes back."""
+        return self.allowance is not None and self.load.inflight >= self.allowance

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+_SHOWN_TOKENS: Final = 8_192
 
 
 @dataclass(slots=True, frozen=True)
@@ -18,6 +21,25 @@ class PrefillRate:
     linear_s: float = 0.000_016_2
     cross_s: float = 7.07e-10
     half_s: float = 7.2e-10
+
+    @property
+    def terms(self) -> tuple[float, float, float, float]:
+        """Its four terms, in the order above."""
+        return self.fixed_s, self.linear_s, self.cross_s, self.half_s
+
+    def times(self, factor: float) -> PrefillRate:
+        """One that takes ``factor`` times as long."""
+        return PrefillRate(
+            self.fixed_s * factor,
+            self.linear_s * factor,
+            self.cross_s * factor,
+            self.half_s * factor,
+        )
+
+    @property
+    def tokens_per_s(self) -> float:
+        """How fast it computes a cold prompt of 8,192 tokens."""
+        return _SHOWN_TOKENS / self.prefill_s(_SHOWN_TOKENS, 0)
 
     def prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
         """Seconds of the replica's time; 0 only if nothing is new."""

@@ -47,9 +47,12 @@ def test_each_replica_is_tried_once_and_then_nobody_is_left() -> None:
     while core.retry(ticket, error, 0.1):
         seen.append(ticket.replica_id)
     assert sorted(seen) == ["r0", "r1", "r2"]
-    # Being full is capacity, not a failure of health.
-    assert all(r.state is State.READY for r in core.fleet.replicas())
     core.finish(ticket, Outcome.FAILED, 0.2, error=error)
+    # Being full is capacity, not a failure of health: they are asked again soon, and need no trial.
+    assert all(r.state is State.FULL for r in core.fleet.replicas())
+    assert not any(r.standing.falls(0.2) for r in core.fleet.replicas())
+    core.tick(1.2)
+    assert all(r.state is State.READY for r in core.fleet.replicas())
     assert all_idle(core)
     assert core.history.totals.errors == 1
 

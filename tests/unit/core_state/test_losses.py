@@ -16,7 +16,8 @@ from tests.doubles.core_rig import make_core
 from tests.doubles.prompts import prompt
 
 if TYPE_CHECKING:
-    from router.core import RouterCore, Ticket
+    from router.core import RouterCore
+    from router.ticket import Ticket
 
 HEAD = [1, 2, 3, 4]
 
@@ -159,13 +160,15 @@ def test_against_an_engine_that_evicts_sooner_than_stated(seed: int, n_segments:
             del cache[value]
         cached = min(n_cached * 1_000, len(chain) * 1_000 - 1) // 64 * 64
         n_misjudged += _turn(core, session, turns[session], step * 10.0, cached) > cached + 1_000
-        # Asked again at once, the prompt is where the engine has it.
-        if len(chain) <= n_segments:
+        # Asked again at once, the prompt is where the engine has it. (The room of so small an engine is
+        # learned from prompts that are nearly as large, so not to the segment.)
+        if len(chain) <= n_segments // 2:
             ticket = _ask(core, session, turns[session], step * 10.0 + 5.0)
             assert ticket.cached_tokens >= (len(chain) - 1) * 1_000 * 0.9 - 128
             core.finish(ticket, Outcome.CLIENT_GONE, step * 10.0 + 6.0)
     if n_segments == 10_000:
         assert n_misjudged <= n_flushes
+        assert core.fleet.replicas()[0].keeping.factor == 1.0
     held = core.index.held_bytes("r0")
     assert 0 <= held <= core.index.set_capacity("r0", 4_000_000).capacity_bytes
     core.index.lost("r0", 2**62)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from router.errors import ConnectFailed, Refused, UpstreamStatus
-from router.state.cache.losses import lost_since
+from router.errors import Refused
+from router.state.cache.keeping import Keeping
 from router.state.health.table import Event, State
+from router.state.members.answers import answered
+from router.state.members.conduct import Conduct
+from router.state.members.reports import observed
+from router.state.rates.learner import PrefillLearner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from router.errors import UpstreamError
     from router.state.cache.held import Held
     from router.state.cache.prefix_index import Mark, PrefixIndex
     from router.state.fleet.fleet import Fleet
     from router.state.fleet.replica import Description, Observation, Replica, ReplicaSpec
     from router.state.history import RequestRecord
+    from router.state.members.answers import Return
+    from router.state.members.conduct import StateListener
+    from router.state.rates.prefill import PrefillRate
     from router.state.rates.tokens import TokenRatio
-
-    StateListener = Callable[[str, State, State, Event], None]
-    """Told of a change: replica, state before, state now, what caused it."""
-
-_PROBE_OK: Final = Event.PROBE_OK
 
 _OBSERVATION_S_MAX: Final = 10.0
 """A load report older than that says nothing about now."""
@@ -48,7 +48,7 @@ class Members:
         self._fleet = fleet
         self._index = index
         self._ratio = ratio
-        self._on_change = on_change
+        self.conduct = Conduct(fleet, index, on_change)
 
     def join(self, spec: ReplicaSpec, now_s: float) -> Replica:
         """A replica was named or registered (again); at another address it is another process."""
@@ -56,6 +56,7 @@ class Members:
         if known is not None and (known.spec.host, known.spec.port) != (spec.host, spec.port):
             self._index.clear(spec.replica_id)
         replica = self._fleet.join(spec, now_s)
+        self._set_start_rate(replica, spec.rate)
         self._set_capacity(replica)
         return replica
 
@@ -79,7 +80,7 @@ class Members:
         """
         replica = self._fleet.get(replica_id)
         if replica is not None:
-            self._note(replica, Event.DRAIN, now_s)
+            self.conduct.heard(replica, Event.DRAIN, now_s)
             self._fleet.plan_leave(
                 replica, leaves, None if deadline_s is None else now_s + deadline_s
             )
@@ -89,7 +90,7 @@ class Members:
         """A replica that drains may take requests again, once it is seen ready. None if not known."""
         replica = self._fleet.get(replica_id)
         if replica is not None:
-            self._note(replica, Event.UNDRAIN, now_s)
+            self.conduct.heard(replica, Event.UNDRAIN, now_s)
             self._fleet.plan_leave(replica, leaves=False, until_s=None)
         return replica
 
@@ -105,8 +106,15 @@ class Members:
         replica = self._fleet.get(replica_id)
         if replica is None:
             return
+        if said.started and replica.started and said.started != replica.started:
+            self._index.clear(replica_id)  # another process, behind the same address
+            replica.keeping = Keeping()
+        replica.started = said.started or replica.started
         if said.capacity_tokens and not replica.spec.capacity_tokens:
-            replica.capacity_tokens = said.capacity_tokens
+            replica.stated_tokens = said.capacity_tokens
+            replica.capacity_tokens = int(said.capacity_tokens * replica.keeping.factor)
+        replica.chunk_tokens = said.chunk_tokens
+        self._set_start_rate(replica, replica.spec.rate or said.rate)
         replica.profile = replica.spec.profile or said.profile
         self._fleet.describe(replica, said.models, said.adapters)
         replica.reports_cached, replica.n_caches = said.reports_cached, said.n_caches
@@ -115,22 +123,7 @@ class Members:
     def heard(self, replica_id: str, event: Event, now_s: float) -> State | None:
         """A probe or a request told about a replica's health; answers the state before."""
         replica = self._fleet.get(replica_id)
-        return None if replica is None else self._note(replica, event, now_s)
-
-    def _note(self, replica: Replica, event: Event, now_s: float) -> State:
-        before = self._fleet.follow(replica, event)
-        if event is _PROBE_OK:
-            replica.ready_s = now_s
-        after = replica.state
-        if after is before:
-            return before
-        if after is State.DOWN:
-            # The process is gone or hung: what it held in memory will not be there again.
-            self._index.clear(replica.replica_id)
-            self._fleet.set_foreign(replica, 0, 0.0)
-        if self._on_change is not None:
-            self._on_change(replica.replica_id, before, after, event)
-        return before
+        return None if replica is None else self.conduct.heard(replica, event, now_s)
 
     @property
     def retry_after_s(self) -> float:
@@ -180,53 +173,27 @@ class Members:
     def blame(self, replica_id: str, error: UpstreamError, now_s: float) -> None:
         """A replica failed a request. Being full is no fault of its health."""
         replica = self._fleet.get(replica_id)
-        if replica is None:
-            return
-        replica.counters.failures += 1
-        if isinstance(error, ConnectFailed) and error.code != "connect-timeout":
-            self.heard(replica_id, Event.CONNECT_FAILED, now_s)
-        elif not isinstance(error, UpstreamStatus):
-            self.heard(replica_id, Event.REQUEST_FAILED, now_s)
+        if replica is not None:
+            self.conduct.failed(replica, error, now_s)
 
     def observed(self, replica_id: str, seen: Observation) -> None:
-        """A replica reported its load. Only what exceeds our own share is new to the ledger.
-
-        An equal report again changes its time only.
-        """
+        """A replica's load report was read; the same one again says that nothing has moved."""
         replica = self._fleet.get(replica_id)
-        if replica is None:
-            return
-        replica.observed = replica.report = seen
-        inflight = seen.running + seen.waiting - seen.ours
-        if inflight > 0:
-            reported_s = replica.rate.linear_s * seen.waiting_uncached_tokens
-            self._fleet.set_foreign(replica, inflight, max(0.0, reported_s - seen.ours_backlog_s))
-        elif replica.foreign_inflight or replica.foreign_backlog_s:
-            self._fleet.set_foreign(replica, 0, 0.0)
+        if replica is not None:
+            observed(replica, seen, fleet=self._fleet, conduct=self.conduct)
 
     def reported(
-        self, replica: Replica, record: RequestRecord, held: Held, marks: tuple[Mark, ...]
+        self,
+        replica: Replica,
+        record: RequestRecord,
+        held: Held,
+        marks: tuple[Mark, ...],
+        back: Return | None,
     ) -> None:
-        """A replica told how much of a prompt it had: if that is less than believed, believe less."""
-        reported_tokens, prompt_tokens = (
-            record.reported_cached_tokens,
-            record.reported_prompt_tokens,
-        )
-        if reported_tokens is None or not prompt_tokens or replica.n_caches > 1:
-            return
-        used = lost_since(
-            held,
-            marks,
-            believed_tokens=record.predicted_cached_tokens,
-            reported_tokens=reported_tokens,
-            # Where a prompt is larger than its bytes told (an image), the surplus is in what is new.
-            scale=min(1.0, prompt_tokens / max(1, record.prompt_tokens)),
-        )
-        if used is None:
-            return
-        counters = replica.counters
-        counters.cache_losses += 1
-        counters.lost_bytes += self._index.lost(replica.replica_id, used)
+        """A replica's answer told how much of a prompt it had: see ``answered``."""
+        if answered(replica, record, held, marks, index=self._index, back=back):
+            replica.capacity_tokens = int(replica.stated_tokens * replica.keeping.factor)
+            self._set_capacity(replica)
 
     def expire(self, now_s: float) -> list[str]:
         """Remove the replicas whose lease or drain is over; answer their ids. Old load reports are dropped."""
@@ -236,11 +203,32 @@ class Members:
             self._index.bytes_per_token = ratio
             for replica in self._fleet.replicas():
                 self._set_capacity(replica)
+        self.conduct.tick(now_s)
+        self._forget_idle(now_s)
         self._fleet.forget_reports(now_s, kept_s=_OBSERVATION_S_MAX)
         ended = self._fleet.ended(now_s)
         for replica_id in ended:
             self.leave(replica_id)
         return ended
+
+    def _forget_idle(self, now_s: float) -> None:
+        """What a replica keeps for a while only is no longer believed to be there after that."""
+        index = self._index
+        if not index.ages.mark(now_s, index.n_uses):
+            return
+        for replica in self._fleet.replicas():
+            lifetime_s = replica.keeping.lifetime_s
+            if lifetime_s is not None and (used := index.ages.until(now_s - lifetime_s)):
+                index.lost(replica.replica_id, used)
+
+    def _set_start_rate(self, replica: Replica, told: PrefillRate | None) -> None:
+        """What a replica's profile says of its speed counts until its counters say more."""
+        if told is None:
+            return
+        replica.is_rate_told = True
+        if told != replica.learner.start:
+            replica.learner = PrefillLearner(told)
+            self._fleet.set_rate(replica, told)
 
     def _set_capacity(self, replica: Replica) -> None:
         """The index keeps a replica's capacity in the bytes it counts in."""

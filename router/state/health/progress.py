@@ -1,0 +1,96 @@
+"""Whether a replica's scheduler moves: judged by the age of its load report, on our clock.
+
+An engine tells its load at the end of each prefill step, every 15 generation steps and about once a second
+when idle. While its scheduler hangs, its HTTP server goes on answering, with the old report. So a report that
+stays the same for longer than the longest step of what the replica was given can take says that it hangs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from router.state.rates.prefill import PrefillRate
+
+_SLACK_S: Final = 1.6
+"""Beyond the longest step. A report is read at most about 1.1 s after it changed, and then every quarter of a
+second while it does not: so a hang is noticed within 3 s and that step."""
+
+_UNKNOWN_RATE_FACTOR: Final = 4.0
+"""How much slower a replica may be whose rate is neither told nor learned yet."""
+
+_GENERATION_STEPS: Final = 15
+_GENERATION_STEP_S: Final = 0.05
+"""Between two reports of a replica that only generates; a large batch's step of verification takes 40 ms."""
+
+_CHUNK_TOKENS: Final = 16_384
+"""What SGLang computes of prompts in one step on a GPU of 160 GB and more, where it has not told."""
+
+_FOREIGN_TOKENS: Final = 262_144
+"""The longest prompt that others may have sent."""
+
+
+class Work(Protocol):
+    """What is read of a replica's load: ``router.state.fleet.ledger`` says what these are."""
+
+    inflight: int
+    given_tokens: int
+    deepest_tokens: int
+
+
+@dataclass(slots=True)
+class Progress:
+    """One replica's signs of life, by rank: ``stamp`` is what its last load report was marked with."""
+
+    stamp: tuple[float, ...] = ()
+    _moved_s: list[float] = field(default_factory=list)
+
+    def reported(self, stamp: tuple[float, ...], now_s: float) -> bool:
+        """A load report was read; answers whether it is a new one. Without a stamp each is."""
+        before = self.stamp
+        if stamp and stamp == before:
+            return False
+        self.stamp = stamp
+        if len(stamp) != len(before):
+            self._moved_s = [now_s] * len(stamp)
+            return True
+        for rank, (now, then) in enumerate(zip(stamp, before, strict=True)):
+            if now != then:
+                self._moved_s[rank] = now_s
+        return True
+
+    def still_s(self, heard_s: float, now_s: float) -> float:
+        """For how long nothing has moved: of several ranks, in the one that has stood still longest.
+
+        ``heard_s`` is when an answer last brought something; which rank sent it is not known.
+        """
+        if not self._moved_s:
+            return 0.0
+        if len(self._moved_s) == 1:
+            return now_s - max(self._moved_s[0], heard_s)
+        return now_s - min(self._moved_s)
+
+    def is_stalled(self, heard_s: float, longest_s: float, now_s: float) -> bool:
+        """It should have told something new since; ``longest_s`` is what its longest step may take."""
+        return self.still_s(heard_s, now_s) > _SLACK_S + longest_s
+
+
+def longest_step_s(
+    load: Work,
+    rate: PrefillRate,
+    *,
+    is_rate_known: bool,
+    chunk_tokens: int,
+    is_foreign: bool,
+) -> float:
+    """The longest that a step can take of what a replica was given, in seconds.
+
+    ``is_foreign``: others have sent it requests, too, of which only their number is known.
+    """
+    step_s = _GENERATION_STEPS * _GENERATION_STEP_S if load.inflight or is_foreign else 0.0
+    new_tokens, deepest = load.given_tokens, load.deepest_tokens
+    if is_foreign:
+        new_tokens, deepest = _FOREIGN_TOKENS, _FOREIGN_TOKENS
+    prefill_s = rate.prefill_s(min(new_tokens, chunk_tokens or _CHUNK_TOKENS), deepest)
+    return step_s + (prefill_s if is_rate_known else _UNKNOWN_RATE_FACTOR * prefill_s)

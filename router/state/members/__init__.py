@@ -1,0 +1,1 @@
+"""What members are told, and the conclusions: joins and leaves, health, load reports, cache reports."""
