@@ -87,6 +87,7 @@ def observation(ranks: Sequence[RankReport], replica: Replica, seen_s: float) ->
         stamp=_stamp([rank.timestamp for rank in ranks]),
         prefill_tokens=prefilled,
         prefill_busy_us=busy_us,
+        heard_s=replica.load.heard_s,
         ranks=tuple(loads),
     )
 
