@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from router.clock import now_s
+from router.control.discovery.access import demand_extra
+from router.control.discovery.file import replicas_in
 from router.control.reload import Watched, tenants_in
 from router.edge.entry.tls import ServerTls, TlsFiles, client_context
 from router.tenants.gate import Gate
@@ -65,6 +67,10 @@ def check_files(settings: Settings) -> None:
     tenants_gate(settings)
     server_tls(settings)
     replica_tls(settings)
+    if settings.discovery.file is not None:
+        replicas_in(settings.discovery.file)
+    if settings.discovery.kubernetes_services:
+        demand_extra()
 
 
 def watched_files(settings: Settings, gate: Gate | None, tls: ServerTls | None) -> list[Watched]:

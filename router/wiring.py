@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 from router.clock import now_s
 from router.control.api.guard import Guard
 from router.control.api.server import ControlApi
+from router.control.discovery.feed import Outlet
+from router.control.discovery.sources import Discovery
 from router.control.observe.probes import Probes
 from router.control.reload import Reloader
 from router.core import CoreParameters, RouterCore
@@ -32,6 +34,7 @@ from router.obs.logs import configure, is_logged, state_changed
 from router.obs.metrics import Counts, RouterMetrics
 from router.obs.observer import Observer
 from router.obs.recorder import Recorder
+from router.obs.sources import SourceCounts
 from router.policy import registry
 from router.recording.chains import LINKS_MAX
 from router.recording.recorded_core import RecordedCore
@@ -40,6 +43,7 @@ from router.recording.seal import Seal
 from router.state.fleet.addresses import parse_url
 from router.state.fleet.names import ModelNames
 from router.state.fleet.replica import ReplicaSpec
+from router.state.members.roster import Offer, Roster, Source
 from router.tasks import spawn
 
 if TYPE_CHECKING:
@@ -139,6 +143,17 @@ def _text(secret: SecretStr | None) -> str | None:
     return None if secret is None else secret.get_secret_value()
 
 
+def static_replicas(settings: Settings) -> list[Offer]:
+    """The replicas that the settings name."""
+    offers: list[Offer] = []
+    for url in settings.replica:
+        address = parse_url(url)
+        assert address is not None, "settings validate replica URLs"
+        host, port, is_tls = address
+        offers.append(Offer(ReplicaSpec(f"{host}:{port}", host, port, is_tls=is_tls)))
+    return offers
+
+
 def _access_log() -> AccessLog:
     return AccessLog(lambda delay_s, call: asyncio.get_running_loop().call_later(delay_s, call))
 
@@ -148,18 +163,16 @@ class Router:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._ticking: asyncio.Task[None] | None = None
         self.core, self._recorder = core_and_recorder(settings)
-        for url in settings.replica:
-            address = parse_url(url)
-            assert address is not None, "settings validate replica URLs"
-            host, port, is_tls = address
-            spec = ReplicaSpec(f"{host}:{port}", host, port, is_tls=is_tls)
-            self.core.members.join(spec, now_s())
         counts = Counts()
+        sources = self._name_replicas(settings)
         self._access = _access_log() if settings.access_log and is_logged("info") else None
         api_key, gate = _text(settings.replica_api_key), tenants_gate(settings)
         self._tls, to_replicas = server_tls(settings), replica_tls(settings)
-        self.files = Reloader(watched_files(settings, gate, self._tls), counts)
+        self.files = Reloader(
+            [*watched_files(settings, gate, self._tls), *self.discovery.watched], counts
+        )
         names = ModelNames(
             self.core.fleet,
             aliases=dict(alias.split("=", 1) for alias in settings.aliases),
@@ -195,14 +208,26 @@ class Router:
         )
         self.api = ControlApi(
             self.core,
+            self.roster,
             policy=settings.policy,
-            metrics=RouterMetrics(self.core, counts, self._recorder, gate),
+            metrics=RouterMetrics(self.core, counts, self._recorder, gate, sources),
             now_s=now_s,
             is_ready=lambda: self.core.is_ready and not self.door.is_draining,
             on_membership=self.probes.follow_membership,
             guard=Guard(_text(settings.admin_key), is_metrics_open=settings.metrics_open),
         )
-        self._ticking: asyncio.Task[None] | None = None
+
+    def _name_replicas(self, settings: Settings) -> SourceCounts:
+        """Make the roster and its sources; those that need no waiting have then spoken."""
+        self.roster = Roster(
+            self.core.members, self.core.fleet, leave_drain_s=settings.discovery.leave_drain_s
+        )
+        self.roster.offers(Source.STATIC, static_replicas(settings), now_s())
+        sources = SourceCounts(self.roster.counts, now_s)
+        jitter = random.Random()  # noqa: S311  (of pauses)
+        outlet = Outlet(self.roster, sources, now_s, self._joined, jitter)
+        self.discovery = Discovery(settings.discovery, outlet)
+        return sources
 
     async def start(self) -> tuple[int, int]:
         """Probe the replicas once, then listen; answers the data and the control port.
@@ -214,6 +239,7 @@ class Router:
         try:
             if self._recorder is not None:
                 await asyncio.to_thread(self._recorder.start)
+            await self.discovery.start()
             await self.probes.start()
             tls = self._tls.context if self._tls and self._settings.tls.control else None
             host, port = self._settings.admin_host, self._settings.admin_port
@@ -225,6 +251,7 @@ class Router:
                 await asyncio.to_thread(self._recorder.discard)
             raise
         self._ticking = spawn(self._tick(), name="tick")
+        self._joined()
         self.files.start()
         return port, admin_port
 
@@ -234,6 +261,7 @@ class Router:
         if self._ticking is not None:
             self._ticking.cancel()
         self.files.stop()
+        await self.discovery.stop()
         await self.probes.stop()
         await self.api.stop()
         if self._access is not None:
@@ -243,10 +271,21 @@ class Router:
 
     async def _tick(self) -> None:
         while True:
-            for replica_id in self.core.tick(now_s()):
-                _log.warning("left replica=%s (its lease or its drain is over)", replica_id)
-                self.probes.follow_membership()
+            self._let_time_pass(now_s())
             await asyncio.sleep(_TICK_S)
+
+    def _let_time_pass(self, now_s: float) -> None:
+        gone, ended = self.roster.expire(now_s), self.core.tick(now_s)
+        self.roster.left(ended)
+        for replica_id in (*gone, *ended):
+            _log.warning("left replica=%s (its lease or its drain is over)", replica_id)
+        if gone or ended:
+            self.probes.follow_membership()
+
+    def _joined(self) -> None:
+        """A source named a new replica; before the start nobody is probed yet."""
+        if self._ticking is not None:
+            self.probes.follow_membership()
 
 
 async def serve(settings: Settings, announce: Callable[[int, int], None]) -> None:

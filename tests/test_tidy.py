@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from router.core import CoreParameters, RouterCore
 from router.errors import CODES
 from router.obs.metrics import METRICS, Counts, RouterMetrics
+from router.obs.sources import SourceCounts
 from router.policy import registry
 from router.settings import LimitSettings, Settings
 from router.state.fleet.replica import ReplicaSpec
@@ -166,7 +167,9 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     for table_of in (counts.errors, counts.turned_away, counts.decisions, counts.price_us):
         table_of["x"] += 1
     served: dict[str, tuple[str, set[str]]] = {}
-    text = RouterMetrics(core, counts, gate=gate).text().decode()
+    sources = SourceCounts(lambda: {"file": 1}, lambda: 0.0)
+    sources.begin("file")
+    text = RouterMetrics(core, counts, gate=gate, sources=sources).text().decode()
     for family in text_string_to_metric_families(text):
         name = family.name + ("_total" if family.type == "counter" else "")
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}

@@ -57,6 +57,8 @@ class Watched:
     read: Callable[[], Any]
     use: Callable[[Any], str]
     """Answers what is worth logging of it, as ``key=value`` words."""
+    looked_at: Callable[[bool], None] | None = None
+    """Told after each round whether the files can be used as they are."""
 
 
 class Reloader:
@@ -102,6 +104,8 @@ class Reloader:
                 if is_asked or stamp != self._stamps[index]:
                     self._stamps[index] = stamp
                     await self._reload(group)
+                if group.looked_at is not None:
+                    group.looked_at(not self._counts.unusable_files[group.name])
 
     async def _waited(self) -> bool:
         """Wait for the next round; True if somebody asked for it."""

@@ -19,6 +19,7 @@ from typing_extensions import override
 from router.clock import now_s
 from router.obs.histogram import Histogram
 from router.obs.probes import ProbeCounts, probe_metrics
+from router.obs.sources import source_metrics
 from router.obs.tenants import tenant_metrics
 from router.state.health.table import State
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from router.core import RouterCore
     from router.obs.recorder import Recorder
+    from router.obs.sources import SourceCounts
     from router.state.history import RequestRecord
     from router.tenants.gate import Gate
 
@@ -59,6 +61,9 @@ METRICS: Final[dict[str, str]] = {
     "homeport_recorded_bytes_total": "bytes of the recording in its file",
     "homeport_reloads_total": "files that were read again, by file and outcome",
     "homeport_file_unusable": "1 while a file on disk cannot be used and the one before it is",
+    "homeport_source_replicas": "replicas that a source of the fleet names",
+    "homeport_source_age_seconds": "since a source of the fleet was last read without fault",
+    "homeport_source_failures_total": "tries at reading a source of the fleet that failed",
     "homeport_tenant_requests_total": "placed requests of a tenant that have ended, by outcome",
     "homeport_tenant_refused_total": "a tenant's requests that were not placed, by error code",
     "homeport_tenant_inflight": "a tenant's requests that were let in and are not over",
@@ -129,8 +134,10 @@ class RouterMetrics(Collector):
         counts: Counts,
         recorder: Recorder | None = None,
         gate: Gate | None = None,
+        sources: SourceCounts | None = None,
     ) -> None:
         self._core = core
+        self._sources = sources
         self._counts = counts
         self._recorder = recorder
         self._gate = gate
@@ -149,6 +156,7 @@ class RouterMetrics(Collector):
         yield from self._totals()
         yield from self._recording()
         yield from self._files()
+        yield from source_metrics(self._sources, METRICS)
         yield from tenant_metrics(self._gate, METRICS)
         yield from self._replicas()
         yield from probe_metrics(self._counts.probes, METRICS, now_s())

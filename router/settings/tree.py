@@ -26,6 +26,7 @@ from pydantic import (
 
 from router.errors import ConfigError
 from router.policy.registry import POLICIES
+from router.settings.discovery import DiscoverySettings
 from router.settings.groups import ForwardingSettings, HoldSettings, LimitSettings, RetrySettings
 from router.settings.kinds import (
     HeaderSecret,
@@ -197,6 +198,7 @@ class Settings(BaseModel):
     forwarding: ForwardingSettings = Field(default_factory=ForwardingSettings)
     retry: RetrySettings = Field(default_factory=RetrySettings)
     hold: HoldSettings = Field(default_factory=HoldSettings)
+    discovery: DiscoverySettings = Field(default_factory=DiscoverySettings)
 
     @model_validator(mode="after")
     def _has_two_ports(self) -> Self:

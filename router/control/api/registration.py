@@ -1,4 +1,4 @@
-"""What a replica sends to register, checked field by field."""
+"""What a replica is named with, by itself or in a file, checked field by field."""
 
 from __future__ import annotations
 
@@ -9,22 +9,28 @@ import msgspec
 from router.errors import ClientError
 from router.state.fleet.addresses import parse_url
 from router.state.fleet.replica import ReplicaSpec
+from router.state.members.roster import Source
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._:\[\]-]{1,128}$")]
 ApiKey = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,4096}$")]
 Tokens = Annotated[int, msgspec.Meta(ge=1, le=10**12)]
 
 
-class Registration(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of ``POST /replicas``; ``docs/control-api.md`` describes it."""
+class ReplicaFields(msgspec.Struct, forbid_unknown_fields=True):
+    """What a replica may be named with, wherever it is."""
 
     url: Annotated[str, msgspec.Meta(max_length=512)]
     id: Name | None = None
     capacity_tokens: Tokens | None = None
     profile: Annotated[str, msgspec.Meta(max_length=128)] | None = None
     inflight_max: Annotated[int, msgspec.Meta(ge=1, le=100_000)] | None = None
-    lease_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] | None = None
     api_key: ApiKey | None = None
+
+
+class Registration(ReplicaFields, forbid_unknown_fields=True):
+    """The body of ``POST /replicas``; ``docs/control-api.md`` describes it."""
+
+    lease_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] | None = None
 
 
 def registered(body: bytes) -> ReplicaSpec:
@@ -37,6 +43,15 @@ def registered(body: bytes) -> ReplicaSpec:
         row = msgspec.json.decode(body, type=Registration)
     except (msgspec.DecodeError, RecursionError) as failure:
         raise ClientError("bad-request", f"registration: {failure}") from None
+    return spec_of(row, Source.REGISTERED, lease_s=row.lease_s)
+
+
+def spec_of(row: ReplicaFields, source: Source, *, lease_s: float | None = None) -> ReplicaSpec:
+    """The facts of a replica that a source names with these fields.
+
+    Raises:
+        ClientError: ``bad-request``, naming the field.
+    """
     address = parse_url(row.url)
     if address is None:
         shown = row.url.rpartition("@")[2]  # what stands before may be a password
@@ -49,11 +64,11 @@ def registered(body: bytes) -> ReplicaSpec:
         row.id or f"{host}:{port}",
         host,
         port,
-        source="registered",
+        source=source.value,
         capacity_tokens=row.capacity_tokens,
         profile=row.profile,
         inflight_max=row.inflight_max,
-        lease_s=row.lease_s,
+        lease_s=lease_s,
         is_tls=is_tls,
         api_key=row.api_key,
     )

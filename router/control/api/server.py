@@ -14,6 +14,7 @@ from router.control.api.guard import wordless
 from router.control.api.registration import registered
 from router.control.api.views import fleet_view, session_view, sessions_view
 from router.errors import ClientError
+from router.state.members.roster import Source
 
 if TYPE_CHECKING:
     import ssl
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from router.control.api.guard import Guard
     from router.core import RouterCore
     from router.obs.metrics import RouterMetrics
+    from router.state.members.roster import Roster
 
 _log = logging.getLogger("homeport.control")
 _http_log = logging.getLogger("homeport.control.http")
@@ -36,6 +38,7 @@ class ControlApi:
     def __init__(
         self,
         core: RouterCore,
+        roster: Roster,
         *,
         policy: str,
         metrics: RouterMetrics,
@@ -45,6 +48,7 @@ class ControlApi:
         guard: Guard,
     ) -> None:
         self._core = core
+        self._roster = roster
         self._policy = policy
         self._metrics = metrics
         self._now_s = now_s
@@ -94,7 +98,7 @@ class ControlApi:
         )
 
     async def _fleet(self, _: web.Request) -> web.Response:
-        return _json(fleet_view(self._core, self._policy, self._now_s()))
+        return _json(fleet_view(self._core, self._policy, self._now_s(), self._roster.sources))
 
     async def _sessions(self, request: web.Request) -> web.Response:
         text = request.query.get("limit", "100")
@@ -116,7 +120,7 @@ class ControlApi:
     async def _register(self, request: web.Request) -> web.Response:
         spec = registered(await request.read())
         is_new = self._core.fleet.get(spec.replica_id) is None
-        replica = self._core.members.join(spec, self._now_s())
+        replica = self._roster.offer(Source.REGISTERED, spec, self._now_s())
         self._on_membership()
         _log.info("registered replica=%s url=%s new=%d", spec.replica_id, spec.url, is_new)
         body = {
@@ -129,7 +133,7 @@ class ControlApi:
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
         replica_id = request.match_info["id"]
-        replica = self._core.members.renew(replica_id, self._now_s())
+        replica = self._roster.renew(replica_id, self._now_s())
         if replica is None:
             return _unknown_replica(replica_id)
         lease_s = replica.spec.lease_s
@@ -137,7 +141,7 @@ class ControlApi:
 
     async def _drain(self, request: web.Request) -> web.Response:
         replica_id = request.match_info["id"]
-        replica = self._core.members.drain(replica_id, self._now_s())
+        replica = self._roster.drain(replica_id, self._now_s())
         if replica is None:
             return _unknown_replica(replica_id)
         inflight = replica.load.inflight
@@ -145,7 +149,7 @@ class ControlApi:
 
     async def _remove(self, request: web.Request) -> web.Response:
         replica_id = request.match_info["id"]
-        if not self._core.members.leave(replica_id):
+        if not self._roster.remove(replica_id):
             return _unknown_replica(replica_id)
         self._on_membership()
         _log.info("removed replica=%s", replica_id)

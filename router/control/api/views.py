@@ -6,19 +6,24 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from router.core import RouterCore
     from router.state.fleet.replica import Replica
     from router.state.history import RequestRecord
 
 
-def fleet_view(core: RouterCore, policy: str, now_s: float) -> dict[str, Any]:
-    """The whole fleet, with totals."""
+def fleet_view(
+    core: RouterCore, policy: str, now_s: float, sources: Callable[[str], Sequence[str]]
+) -> dict[str, Any]:
+    """The whole fleet, with totals. ``sources`` answers who names a replica."""
     totals = asdict(core.history.totals)
     return {
         "policy": policy,
-        "replicas": [_replica(core, replica, now_s) for replica in core.fleet.replicas()],
+        "replicas": [
+            _replica(core, replica, now_s) | {"sources": sources(replica.replica_id)}
+            for replica in core.fleet.replicas()
+        ],
         "sessions": core.pins.live_count,
         "totals": {**totals, "ttft_s": spread(list(core.history.ttfts_s))},
     }

@@ -136,7 +136,6 @@ def description(info: Mapping[str, Any], models: Mapping[str, Any]) -> Descripti
         n_caches=max(1, count(info.get("dp_size"))),
         started=_started(info),
         chunk_tokens=count(info.get("chunked_prefill_size")),
-        running_max=_running_max(info),
     )
 
 
@@ -157,18 +156,6 @@ def _started(info: Mapping[str, Any]) -> str:
     except (ValueError, OverflowError, RecursionError):
         return ""
     return hashlib.blake2b(encoded, digest_size=8).hexdigest()
-
-
-def _running_max(info: Mapping[str, Any]) -> int:
-    """Requests that all ranks run at once: what is in force, else what was asked for."""
-    states = info.get("internal_states")
-    name = "effective_max_running_requests_per_dp"
-    in_force = sum(
-        count(state.get(name))
-        for state in (states if isinstance(states, list) else [])
-        if isinstance(state, dict)
-    )
-    return in_force or count(info.get("max_running_requests"))
 
 
 def _stamp(times: Sequence[object]) -> tuple[float, ...]:

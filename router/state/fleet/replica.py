@@ -58,7 +58,6 @@ class Description:
     ``n_caches``: data-parallel ranks, each with a cache of its own; which one served is not told.
     ``started`` differs between processes, "" if it does not tell. ``chunk_tokens`` is the most that it
     computes of prompts in one step, 0 if it does not tell. ``rate`` is what it says of its prefills.
-    ``running_max`` is the most requests it runs at once, all ranks together; 0 if it does not tell.
     """
 
     capacity_tokens: int | None = None
@@ -70,7 +69,6 @@ class Description:
     started: str = ""
     chunk_tokens: int = 0
     rate: PrefillRate | None = None
-    running_max: int = 0
 
 
 @dataclass(slots=True, frozen=True)

@@ -86,9 +86,8 @@ def test_another_number_of_ranks_is_a_hint() -> None:
 
 def test_what_it_is_has_limits_and_tells_its_process() -> None:
     said = description(INFO, {})
-    assert (said.chunk_tokens, said.running_max) == (8_192, 61)
+    assert said.chunk_tokens == 8_192
     assert said.started
-    assert description(INFO | {"internal_states": None}, {}).running_max == 64
     assert description(INFO | {"version": "2"}, {}).started == said.started
     for change in ({"random_seed": 8}, {"startup_time": {"load_weight": 12.8}}):
         assert description(INFO | change, {}).started not in ("", said.started)

@@ -1,0 +1,1 @@
+"""Sources that name replicas and are read again and again: a file, DNS, Kubernetes."""
