@@ -12,6 +12,7 @@ import pytest
 import zmq
 
 from router.recording.records import Observed
+from router.state.health.table import State
 from tests.doubles.probed_engine import Engine, Watched, watched
 
 if TYPE_CHECKING:
@@ -125,6 +126,24 @@ async def test_a_feed_is_followed_in_place_of_asking_and_its_silence_noticed(
         await seen.until(lambda: replica.inflight == 1)
         assert replica.observed is not None
         assert replica.observed.stamp != stamp
+
+
+async def test_a_scheduler_that_hangs_shows_by_a_feed_that_is_silent(
+    publishers: Publishers,
+) -> None:
+    engine = engine_with(publishers)
+    engine.moves = False  # its load report is old, and goes on being served
+    async with watched(engine) as seen:
+        replica = replica_of(seen)
+        replica.load.inflight = 3
+        ready = engine.count("/ready")
+        # It stands still in its load reports, which count for nothing while its feed moves.
+        await published(
+            seen, lambda: publishers.send(1), lambda: engine.count("/ready") >= ready + 40
+        )
+        assert replica.state is State.READY
+        await seen.until(lambda: replica.state is State.STALLED)
+        await published(seen, lambda: publishers.send(1), lambda: replica.state is State.READY)
 
 
 async def test_a_feed_counts_once_every_rank_is_heard(publishers: Publishers) -> None:

@@ -23,14 +23,13 @@ _OTHER_RANK: Final = re.compile(rb'(?:^|,)(?:tp_rank|pp_rank)="(?!0")')
 
 
 class _Names(NamedTuple):
-    """An engine's names: gauges, the share of its KV in use, prefilled tokens, totals that move."""
+    """An engine's names: gauges, the share of its KV in use, and what it has prefilled."""
 
     running: bytes
     waiting: bytes
     used_ratio: tuple[bytes, ...]
     prefilled: bytes
     prefilled_label: bytes
-    moving: tuple[bytes, ...]
 
 
 _SGLANG: Final = _Names(
@@ -39,7 +38,6 @@ _SGLANG: Final = _Names(
     used_ratio=(b"sglang:token_usage",),
     prefilled=b"sglang:realtime_tokens_total",
     prefilled_label=b'mode="prefill_compute"',
-    moving=(b"sglang:realtime_tokens_total", b"sglang:generation_tokens_total"),
 )
 _VLLM: Final = _Names(
     running=b"vllm:num_requests_running",
@@ -47,14 +45,13 @@ _VLLM: Final = _Names(
     used_ratio=(b"vllm:kv_cache_usage_perc", b"vllm:gpu_cache_usage_perc"),
     prefilled=b"",  # its prompt tokens include the cached ones
     prefilled_label=b"",
-    moving=(b"vllm:prompt_tokens_total", b"vllm:generation_tokens_total"),
 )
 
 
 def read_page(body: bytes) -> list[RankReport] | None:
     """The load of each data-parallel rank; None where the page tells of no running requests.
 
-    A report's time is not on the page: the sum of what only grows while an engine works stands for it.
+    A report's time is not on the page, and nothing there is sure to move while an engine works.
     """
     page = b"\n" + body
     for names in (_SGLANG, _VLLM):
@@ -66,11 +63,9 @@ def read_page(body: bytes) -> list[RankReport] | None:
     waiting = _by_rank(page, names.waiting)
     used = {rank: v for name in names.used_ratio for rank, v in _by_rank(page, name).items()}
     prefilled = _by_rank(page, names.prefilled, names.prefilled_label)
-    moving = sum(sum(_by_rank(page, name).values()) for name in names.moving)
     return [
         RankReport(
             dp_rank=rank,
-            timestamp=moving,
             num_running_reqs=value,
             num_waiting_reqs=waiting.get(rank, 0.0),
             token_usage=used.get(rank),

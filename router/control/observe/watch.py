@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,7 @@ from router.control.observe.reports import (
     read_loads,
     read_object,
 )
+from router.control.observe.stamps import Stamps
 from router.state.health.table import Event, State
 from router.tasks import spawn
 
@@ -45,7 +47,7 @@ _FED_S: Final = 10.0
 _ABSENT: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 """With these there is no load report there, if what came is none."""
 _UNASKABLE: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-_CALM: Final = (State.READY, State.DRAINING)
+_CALM: Final = (State.READY, State.FULL, State.DRAINING)
 _RETURNS_FROM: Final = (State.STARTING, State.DOWN)
 
 
@@ -71,6 +73,8 @@ class Watch:
         self._loads_due_s = -inf
         self._is_warned = False
         self._feed: LoadFeed | None = None
+        self._was_fed = False
+        self._stamps = Stamps()
 
     async def run(self) -> None:
         """Ask round after round; whatever the replica answers, it goes on being asked."""
@@ -112,9 +116,11 @@ class Watch:
             return
         for step in range(_STEPS):
             await self._sleep(pause_s / _STEPS)
+            was_fed = self._was_fed
             if self._feed is not None:
                 self._read_feed(self._feed)
-            if self._stands_still(replica) and step < _STEPS - 1:
+            is_lost = was_fed and not self._was_fed
+            if is_lost or (self._stands_still(replica) and step < _STEPS - 1):
                 await self._observe(self._asker_of(replica))
 
     async def _sleep(self, pause_s: float) -> None:
@@ -152,7 +158,8 @@ class Watch:
             await self._see_what_it_is(asker, replica, has_returned=before in _RETURNS_FROM)
         else:
             self._is_hinted = True
-        if is_ready or (event is Event.PROBE_NOT_READY and replica.load.inflight):
+        is_leaving = event is Event.PROBE_NOT_READY and replica.state is not State.STARTING
+        if is_ready or is_leaving:  # what drains or hangs has a load all the same
             await self._observe(asker)
         if is_ready or event is Event.PROBE_NOT_READY:
             # A good answer may have ended the doubt already; the engine behind it is asked all the same.
@@ -225,8 +232,8 @@ class Watch:
 
     async def _observe(self, asker: Asker) -> None:
         """Ask for a replica's load; without an answer the ledger alone speaks."""
-        feed, now_s = self._feed, self._around.now_s()
-        if feed is not None and feed.is_live(now_s) and now_s < self._loads_due_s:
+        now_s = self._around.now_s()
+        if self._is_fed(now_s) and now_s < self._loads_due_s:
             return
         self._loads_due_s = now_s + _FED_S
         if self._source is Kind.LOADS:
@@ -267,13 +274,17 @@ class Watch:
         seen = observation(ranks, replica, around.now_s())
         before = self._seen.get(kind)
         self._seen[kind] = seen
-        is_same = before is not None and before.stamp == seen.stamp
-        if not is_same:
-            around.counts.load_changed_s[self._replica_id] = seen.seen_s
-        self._is_still = is_same and bool(seen.stamp) and kind is Kind.LOADS
         if before is not None and has_gone_back(before, seen):
             self._is_hinted = True
-        around.core.members.observed(self._replica_id, seen)
+        if kind is not Kind.FEED and self._is_fed(seen.seen_s):
+            return
+        stamp = self._stamps.told(kind, seen.stamp)
+        told = seen if stamp == seen.stamp else replace(seen, stamp=stamp)
+        is_same = self._stamps.is_same
+        if not is_same:
+            around.counts.load_changed_s[self._replica_id] = seen.seen_s
+        self._is_still = is_same and kind is not Kind.FEED
+        around.core.members.observed(self._replica_id, told)
 
     # The feed
 
@@ -289,10 +300,16 @@ class Watch:
     def _follow(self, feed: LoadFeed | None) -> None:
         if self._feed is not None:
             self._feed.close()
-        self._feed = feed
+        self._feed, self._was_fed = feed, False
 
     def _read_feed(self, feed: LoadFeed) -> None:
         now_s = self._around.now_s()
-        if feed.read(now_s) and feed.is_live(now_s) and self._asker is not None:
+        has_news = feed.read(now_s)
+        self._was_fed = feed.is_live(now_s)
+        if has_news and self._was_fed and self._asker is not None:
             self._around.counts.ended[Kind.FEED, "ok"] += 1
             self._tell(self._asker, Kind.FEED, feed.reports())
+
+    def _is_fed(self, now_s: float) -> bool:
+        """The feed tells of the load at present."""
+        return self._feed is not None and self._feed.is_live(now_s)

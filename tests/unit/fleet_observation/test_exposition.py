@@ -39,9 +39,9 @@ vllm:generation_tokens_total{engine="0",model_name="m"} 6.0"""
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
-        (SGLANG, (3, 2, 0.25, 1_000, (1_080.0,))),
-        (VLLM, (4, 1, 0.125, 0, (16.0,))),
-        (RANKS, (7, 8, 0.25, 0, (0.0, 0.0))),
+        (SGLANG, (3, 2, 0.25, 1_000, ())),
+        (VLLM, (4, 1, 0.125, 0, ())),
+        (RANKS, (7, 8, 0.25, 0, ())),
     ],
     ids=["sglang", "vllm", "ranks"],
 )
