@@ -40,7 +40,7 @@ _COUNTERS: Final[tuple[tuple[str, Callable[[Replica], float]], ...]] = (
 
 
 def replica_metrics(core: RouterCore, meanings: Mapping[str, str]) -> Iterator[Metric]:
-    """The replicas' families, with their meanings by name"""
+    """The families of the replicas, with their meanings by name."""
     replicas = core.fleet.replicas()
     name = "homeport_replica_state"
     states = GaugeMetricFamily(name, meanings[name], labels=("replica", "state"))
