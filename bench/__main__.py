@@ -1,4 +1,4 @@
-"""``python -m bench``: the relay's cost; ``facts``: a decision's; ``memory``: a client's; ``report``."""
+"""``python -m bench``: the relay's cost; ``facts``: a decision's; ``memory``: a client's; ``observe``; ``report``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench import facts, memory, peers, relay, tables, targets
+from bench import facts, memory, observe, peers, relay, tables, targets
 from bench.cases import CASES
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _SECONDS_MAX = 3_600.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the first word names; answers the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    commands = {"facts": _facts, "memory": _memory, "report": _report}
+    commands = {"facts": _facts, "memory": _memory, "observe": _observe, "report": _report}
     if words and words[0] in commands:
         return commands[words[0]](words[1:])
     return _relay(words)
@@ -100,6 +100,28 @@ def _memory(words: Sequence[str]) -> int:
     return 0
 
 
+def _observe(words: Sequence[str]) -> int:
+    """Measure what observing an idle fleet takes."""
+    parser = argparse.ArgumentParser(prog="python -m bench observe", description=observe.__doc__)
+    parser.add_argument("--replicas", type=_count, default=200)
+    parser.add_argument("--rounds", type=_count, default=3)
+    parser.add_argument("--seconds", type=_seconds, default=20.0, help="the window of a round")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    options = parser.parse_args(words)
+    measuring = observe.measure(
+        replicas=options.replicas, rounds=options.rounds, seconds=options.seconds
+    )
+    try:
+        run = asyncio.run(measuring)
+    except targets.BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        relay.save(run, options.json)
+    _print(tables.machine_lines(run.machine), [tables.observe_sheet(run)])
+    return 0
+
+
 def _wanted(named: Sequence[str] | None, tools: Tools) -> list[str] | None:
     """The targets to measure, the baseline first; None if one is named that is not here."""
     known = targets.known_targets(tools)
@@ -119,9 +141,7 @@ def _report(words: Sequence[str]) -> int:
     parser.add_argument("file", type=Path, help="what --json has written")
     options = parser.parse_args(words)
     try:
-        run = msgspec.json.decode(
-            options.file.read_bytes(), type=relay.Run | facts.FactsRun | memory.MemoryRun
-        )
+        run = msgspec.json.decode(options.file.read_bytes(), type=tables.AnyRun)
     except (OSError, msgspec.DecodeError) as error:
         print(f"bench report: {options.file}: {error}", file=sys.stderr)
         return 2
@@ -149,7 +169,7 @@ def _relay_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="CPU time per request of the router and its peers, and the latency they add. "
-        "Other commands: facts, memory, report FILE.json; and python -m bench.sessions.",
+        "Other commands: facts, memory, observe, report FILE.json; and python -m bench.sessions.",
     )
     add = parser.add_argument
     add("--case", action="append", choices=list(CASES), help="may be repeated; default: all")

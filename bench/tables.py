@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from bench.cases import CASES
 from bench.facts import FactsRun
+from bench.memory import MemoryRun
+from bench.observe import ObserveRun
 from bench.relay import Run
 
 if TYPE_CHECKING:
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
 
     from bench.load import Latencies, Result
     from bench.machine import Machine
-    from bench.memory import MemoryRun
     from bench.relay import Sample
+
+AnyRun = Run | FactsRun | MemoryRun | ObserveRun
 
 BASELINE = "direct"
 PEER = "haproxy"
@@ -171,11 +174,31 @@ def memory_sheet(run: MemoryRun) -> Sheet:
     return Sheet("Resident memory of the router", columns, rows)
 
 
-def sheets(run: Run | FactsRun | MemoryRun) -> list[Sheet]:
+def observe_sheet(run: ObserveRun) -> Sheet:
+    """What observing an idle fleet takes."""
+    shares = [100 * row.share for row in run.rounds]
+    asked = [sum(row.asked.values()) / row.window_s for row in run.rounds]
+    each = [1e6 * row.cpu_s / max(1, sum(row.asked.values())) for row in run.rounds]
+    row = [
+        f"{run.replicas} replicas",
+        f"{median(shares):.2f}",
+        f"{min(shares):.2f}-{max(shares):.2f}",
+        f"{median(asked):,.0f}",
+        f"{median(each):.0f}",
+        f"{sum(row.unanswered for row in run.rounds)}",
+    ]
+    columns = ("", "% of a core", "min-max", "questions/s", "CPU us each", "unanswered")
+    title = f"Observing an idle fleet, median of {len(run.rounds)} x {run.rounds[0].window_s:.0f} s"
+    return Sheet(title, columns, [row])
+
+
+def sheets(run: AnyRun) -> list[Sheet]:
     """The tables of a run of any kind."""
     if isinstance(run, Run):
         return list(relay_sheets(run))
-    return [facts_sheet(run) if isinstance(run, FactsRun) else memory_sheet(run)]
+    if isinstance(run, FactsRun):
+        return [facts_sheet(run)]
+    return [memory_sheet(run) if isinstance(run, MemoryRun) else observe_sheet(run)]
 
 
 def _number(value: float) -> str:

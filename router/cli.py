@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from typer.exceptions import TyperException
+
+from router.commands.running import application
+from router.commands.running import run as run_application
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +34,7 @@ _SUMMARIES: Final = {
     "serve": "run the front door",
     "check": "print the resolved settings, each with its source",
     "key": "make an API key, or the hash of one",
+    "fleet": "look at a running fleet and steer it",
     "replay": "tell a recording to a fresh core and compare what it decides",
     "emulate": "run emulated SGLang replicas",
     "trace": "show what is in recorded traffic",
@@ -134,21 +137,9 @@ def _command(run: Callable[[Resolved], None]) -> Callable[..., None]:
 
 def _run(name: str, command: Callable[..., None], arguments: Sequence[str]) -> int:
     """Run one command; a mistake is one line and exit code 2."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app = application()
     app.command()(command)
-    return _ran(name, app, arguments)
-
-
-def _ran(name: str, app: typer.Typer, arguments: Sequence[str]) -> int:
-    try:
-        code = app(list(arguments), prog_name=f"homeport {name}", standalone_mode=False)
-    except typer.Exit as left:
-        return left.exit_code
-    except TyperException as mistake:
-        said = getattr(mistake, "format_message", mistake.__str__)()
-        print(f"homeport {name}: {said}", file=sys.stderr)
-        return 2
-    return code if isinstance(code, int) else 0
+    return run_application(app, name, arguments)
 
 
 def serve(arguments: Sequence[str]) -> int:
@@ -222,7 +213,7 @@ def key(arguments: Sequence[str]) -> int:
     from router.tenants.keys import hash_of, key_fault, new_key
     from router.tenants.model import NAME, NAME_WORDS
 
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app = application()
 
     def new(tenant: Annotated[str | None, typer.Argument(help="the tenant's name")] = None) -> None:
         """Make a key, print it once, and the lines for the tenants file."""
@@ -245,7 +236,7 @@ def key(arguments: Sequence[str]) -> int:
 
     app.command("new")(new)
     app.command("hash")(hashed)
-    return _ran("key", app, arguments)
+    return run_application(app, "key", arguments)
 
 
 def replay(arguments: Sequence[str]) -> int:

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 from router.dialect.base import SessionSource, Work
 from router.errors import ConnectFailed, UpstreamError, UpstreamStatus
-from router.policy.view import Ranking, RouteRequest
+from router.policy.view import RouteRequest
 from router.state.cache.prefix_index import PrefixIndex
 from router.state.estimate import EstimateParameters, continues, estimate
-from router.state.fleet.calls import ranked_call
+from router.state.fleet.calls import ruled
 from router.state.fleet.fleet import Fleet
 from router.state.fleet.homes import home_after, is_usable, reason_of
 from router.state.fleet.ledger import Ledger
 from router.state.history import History, Outcome, RequestRecord
 from router.state.members.answers import Return
 from router.state.members.members import Members
+from router.state.operating import Operating
 from router.state.rates.tokens import AnswerShare, TokenRatio
 from router.state.sessions.pins import Pins
 from router.state.sessions.tails import Tails
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from router.dialect.base import PromptFacts, Usage
     from router.errors import RouterError
-    from router.policy.view import Policy
+    from router.policy.view import Policy, Ranking
     from router.state.estimate import Estimate
     from router.state.fleet.ledger import Entry
     from router.state.fleet.replica import Replica
@@ -83,7 +84,9 @@ class RouterCore:
         self.ratio = TokenRatio()
         self.answers = AnswerShare()
         self._members = Members(self.fleet, self.index, self.ratio, on_state)
-        self.members = self._members  # what others use; a core that is recorded puts its own here
+        # What others use; a core that is recorded puts its own here.
+        self.members = self._members
+        self.operating = Operating(self.fleet, self.pins, self.index)
         self.tails = Tails()
         self.history = History()
 
@@ -115,18 +118,15 @@ class RouterCore:
             key = self.tails.find(facts.chain, facts.head_segments, facts.scope) or key
         pin = self.pins.get(key)
         home_id = None if pin is None else pin.home_id
-        bound_to, is_turn = facts.bound_to, facts.is_turn
+        is_turn = facts.is_turn
         view = self.fleet.view(home_id=home_id, model=facts.model)
-        if view.is_empty or bound_to:
-            self._members.check(facts.model, bound_to)
+        if view.is_empty or facts.bound_to:
+            self._members.check(facts.model, facts.bound_to)
         self._serial += 1
         request, guess = self._route_request(facts, key, pin, now_s)
-        if bound_to:
-            ranking = Ranking((bound_to,), "holder", {})
-        elif is_turn:
-            ranking = self._policy.rank(request, view, self._dice)
-        else:
-            ranking = ranked_call(request, view)
+        ranking = ruled(
+            request, view, pin, now_s, bound_to=facts.bound_to, is_turn=facts.is_turn
+        ) or self._policy.rank(request, view, self._dice)
         record = RequestRecord(
             key,
             _SOURCE_NAMES[facts.session_source],
@@ -149,6 +149,8 @@ class RouterCore:
         ticket = Ticket(
             record, facts, request, held, entry, continues_it, replica.spec, marks, back
         )
+        if is_turn:
+            ticket.job = replica.learner.given(*_prefill_of(record))
         self._bind(ticket, pin, now_s)
         if record.reason == "split":
             self.history.totals.splits += 1
@@ -176,15 +178,17 @@ class RouterCore:
         request, record = ticket.request, ticket.record
         request.session_inflight = 0
         request.cached_tokens = ticket.held.anew(self.index.match(ticket.facts.chain))
-        if record.is_turn:
-            ranking = self._policy.rank(request, view, self._dice)
-        else:
-            ranking = ranked_call(request, view)
+        ranking = ruled(
+            request, view, pin, now_s, bound_to=facts.bound_to, is_turn=facts.is_turn
+        ) or self._policy.rank(request, view, self._dice)
         record.n_tries += 1
         record.reason = "retry"
         replica, _ = self._place(request, record, ranking, ticket.entry)
         ticket.spec, ticket.held = replica.spec, request.cached_tokens
         ticket.marks = ticket.held.marks(replica.replica_id, replica.holdings)
+        if ticket.job is not None:
+            ticket.job.is_gone = True
+            ticket.job = replica.learner.given(*_prefill_of(record))
         self._bind(ticket, pin, now_s)
         return True
 
@@ -205,6 +209,8 @@ class RouterCore:
         if ticket.is_over or record.began_s is not None or not record.is_turn:
             return
         record.began_s = now_s
+        if ticket.job is not None:
+            ticket.job.has_begun = True
         self.ledger.began(ticket.entry)
         ticket.place = self.index.hold(
             record.replica_id, facts.chain, facts.ends_bytes, ticket.held.place
@@ -227,6 +233,8 @@ class RouterCore:
         if ticket.is_over:
             return record
         ticket.is_over = True
+        if ticket.job is not None:
+            ticket.job.is_gone = not ticket.job.has_begun
         self.ledger.close(ticket.entry)
         record.outcome, record.ended_s = outcome, now_s
         replica = self.fleet.get(record.replica_id)
@@ -279,7 +287,7 @@ class RouterCore:
         cached = request.cached_tokens.get(replica_id)
         record.predicted_cached_tokens = cached
         new_tokens = request.prompt_tokens - cached
-        prefill_s = replica.prefill_s(new_tokens, cached)
+        prefill_s = replica.rate.prefill_s(new_tokens, cached)
         if entry is not None:
             self.ledger.move(entry, replica_id, prefill_s=prefill_s, prefill_tokens=new_tokens)
             return replica, entry
@@ -348,3 +356,9 @@ class RouterCore:
         pin.tail, pin.tail_segments, pin.place = chain[-1], len(chain), ticket.place
         pin.prompt_bytes, pin.prompt_tokens = prompt_bytes, prompt_tokens
         pin.output_tokens = output_tokens
+
+
+def _prefill_of(record: RequestRecord) -> tuple[int, int]:
+    """The tokens that a placed request has computed, and those they are computed behind."""
+    cached_tokens = record.predicted_cached_tokens
+    return record.prompt_tokens - cached_tokens, cached_tokens

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from router.state.fleet.replica import ReplicaSpec
     from router.state.history import RequestRecord
     from router.state.members.answers import Return
+    from router.state.rates.learner import Job
 
 _FREE: Final = Price()
 
@@ -26,7 +27,7 @@ class Ticket:
 
     ``spec`` is how to reach the replica that has it; ``place`` where the prefix index has its prompt,
     once that is computed; ``marks`` when the replica last used what it held of it; ``back`` is there where
-    the session goes on at its home.
+    the session goes on at its home; ``job`` is what the replica's rate is learned from.
     """
 
     record: RequestRecord
@@ -38,6 +39,7 @@ class Ticket:
     spec: ReplicaSpec
     marks: tuple[Mark, ...]
     back: Return | None = None
+    job: Job | None = None
     tried: tuple[str, ...] = ()
     is_over: bool = False
     place: Node | None = None

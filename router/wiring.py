@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from router.clock import now_s
+from router.control.api.changes import Changes
 from router.control.api.guard import Guard
 from router.control.api.server import ControlApi
 from router.control.discovery.feed import Outlet
@@ -201,8 +202,10 @@ class Router:
             interval_s=settings.probe_s,
             now_s=now_s,
             dice=random.Random(),  # noqa: S311  (jitter; the core's dice are its own)
+            health_s=settings.health_s,
             api_key=api_key,
             tls=to_replicas,
+            counts=counts.probes,
         )
         self.api = ControlApi(
             self.core,
@@ -212,6 +215,7 @@ class Router:
             now_s=now_s,
             is_ready=lambda: self.core.is_ready and not self.door.is_draining,
             on_membership=self.probes.follow_membership,
+            changes=Changes(counts.operator_changes, now_s),
             guard=Guard(_text(settings.admin_key), is_metrics_open=settings.metrics_open),
         )
 

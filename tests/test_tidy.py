@@ -16,6 +16,8 @@ from typing import Any, Final
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from router.control.api.answers import CONTROL_CODES
+from router.control.api.table import CALLS
 from router.core import CoreParameters, RouterCore
 from router.errors import CODES
 from router.obs.metrics import METRICS, Counts, RouterMetrics
@@ -135,19 +137,11 @@ def test_the_settings_that_the_errors_speak_of_exist() -> None:
 
 
 def test_the_codes_of_the_control_api_are_documented_with_their_status() -> None:
-    own: dict[str, int] = {}
-    for node in ast.walk(ast.parse((ROOT / "router/control/api/server.py").read_text())):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "_error":
-            match node.args:
-                case [ast.Constant(value=int(status)), ast.Constant(value=str(code)), _]:
-                    own[code] = status
-                case _:
-                    continue
     page = section("errors.md", "Codes of the control API only")
     rows = {code: int(status) for code, status, *_ in table(page)}
-    assert rows == {code: status for code, status in own.items() if code not in CODES}
-    for code in own.keys() & CODES.keys():
-        assert own[code] == CODES[code]
+    assert rows == CONTROL_CODES
+    assert not CONTROL_CODES.keys() & CODES.keys()
+    for code in {code for call in CALLS for code in call.codes} - CONTROL_CODES.keys():
         assert f"`{code}`" in page
 
 
@@ -158,10 +152,19 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     counts.requests["openai-chat", "done"] += 1
     counts.reloads["tenants", "done"] += 1
     counts.unusable_files["tenants"] = False
+    counts.probes.ended["ready", "ok"] += 1
+    counts.probes.took["ready"].add(0.001)
+    counts.probes.load_changed_s["r1"] = 0.0
     gate = Gate([Tenant("a")], 0.0, is_isolated=False)
     gate.accounts["a"].ended["done"] += 1
     gate.accounts["a"].refused["x"] += 1
-    for table_of in (counts.errors, counts.turned_away, counts.decisions, counts.price_us):
+    for table_of in (
+        counts.errors,
+        counts.turned_away,
+        counts.decisions,
+        counts.price_us,
+        counts.operator_changes,
+    ):
         table_of["x"] += 1
     served: dict[str, tuple[str, set[str]]] = {}
     sources = SourceCounts(lambda: {"file": 1}, lambda: 0.0)
@@ -230,6 +233,7 @@ def test_the_engine_is_locked_as_it_is_listed() -> None:
     ("module", "unwanted"),
     [
         ("router.cli", {"aiohttp", "asyncio", "httptools", "pydantic", "replica", "sim", "uvloop"}),
+        ("router.commands.fleet", {"aiohttp", "httptools", "pydantic", "rich", "uvloop"}),
         ("router.core", {"aiohttp", "asyncio", "httptools", "pydantic", "socket"}),
         ("router.recording.player", {"aiohttp", "asyncio", "httptools", "pydantic", "socket"}),
         ("router.dialect", {"aiohttp", "asyncio", "httptools", "pydantic", "socket"}),

@@ -7,7 +7,6 @@ client sent.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -17,6 +16,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from router.clock import now_s
+from router.obs.histogram import Histogram
+from router.obs.probes import ProbeCounts, probe_metrics
 from router.obs.sources import source_metrics
 from router.obs.tenants import tenant_metrics
 from router.state.health.table import State
@@ -57,6 +59,7 @@ METRICS: Final[dict[str, str]] = {
     "homeport_recording": "1 while what is decided is recorded",
     "homeport_recorded_records_total": "records taken for the recording",
     "homeport_recorded_bytes_total": "bytes of the recording in its file",
+    "homeport_operator_changes_total": "changes that operators made through the control API, by event",
     "homeport_reloads_total": "files that were read again, by file and outcome",
     "homeport_file_unusable": "1 while a file on disk cannot be used and the one before it is",
     "homeport_source_replicas": "replicas that a source of the fleet names",
@@ -81,32 +84,15 @@ METRICS: Final[dict[str, str]] = {
     "homeport_replica_failures_total": "failed tries at a replica",
     "homeport_replica_cache_losses_total": "reports of a smaller cache than was believed",
     "homeport_replica_lost_bytes_total": "bytes of prompts no longer believed to be cached after such a report",
+    "homeport_replica_load_age_seconds": "since a replica's load report last said something new",
+    "homeport_probes_total": "questions to replicas that have ended, by kind and outcome",
+    "homeport_probe_seconds": "from a question to a replica to its answer, by kind",
 }
 """Name and meaning of each; ``docs/metrics.md`` has the same rows."""
 
 
-class Histogram:
-    """Counts below fixed bounds, and a sum: what a scrape needs."""
-
-    __slots__ = ("counts", "sum_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(_TTFT_BOUNDS_S) + 1)
-        self.sum_s = 0.0
-
-    def add(self, value_s: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(_TTFT_BOUNDS_S, value_s)] += 1
-        self.sum_s += value_s
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts by upper bound, the last one infinite."""
-        rows: list[tuple[str, float]] = []
-        total = 0
-        for bound, count in zip((*_TTFT_BOUNDS_S, float("inf")), self.counts, strict=True):
-            total += count
-            rows.append(("+Inf" if bound == float("inf") else str(bound), total))
-        return rows
+def _histogram() -> Histogram:
+    return Histogram(_TTFT_BOUNDS_S)
 
 
 @dataclass(slots=True)
@@ -120,9 +106,11 @@ class Counts:
     price_us: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     reloads: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     unusable_files: dict[str, bool] = field(default_factory=dict)
+    operator_changes: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     pressure: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    ttft: Histogram = field(default_factory=Histogram)
-    duration: Histogram = field(default_factory=Histogram)
+    ttft: Histogram = field(default_factory=_histogram)
+    duration: Histogram = field(default_factory=_histogram)
+    probes: ProbeCounts = field(default_factory=ProbeCounts)
 
     def finished(self, record: RequestRecord) -> None:
         """Count a placed request that is over."""
@@ -173,6 +161,7 @@ class RouterMetrics(Collector):
         yield from source_metrics(self._sources, METRICS)
         yield from tenant_metrics(self._gate, METRICS)
         yield from self._replicas()
+        yield from probe_metrics(self._counts.probes, METRICS, now_s())
 
     def _requests(self) -> Iterator[Metric]:
         counts = self._counts
@@ -184,6 +173,7 @@ class RouterMetrics(Collector):
             ("homeport_turned_away_total", "code", counts.turned_away),
             ("homeport_errors_total", "code", counts.errors),
             ("homeport_decisions_total", "reason", counts.decisions),
+            ("homeport_operator_changes_total", "event", counts.operator_changes),
         ):
             family = _counter(name, label)
             for value, n in table.items():
@@ -273,7 +263,7 @@ class RouterMetrics(Collector):
         held = self._core.index.held_bytes
         gauges: tuple[tuple[str, Callable[..., float]], ...] = (
             ("homeport_replica_inflight", lambda r: r.inflight),
-            ("homeport_replica_backlog_seconds", lambda r: r.backlog_s),
+            ("homeport_replica_backlog_seconds", lambda r: r.prefill_ahead_s),
             ("homeport_replica_live_sessions", lambda r: r.live_sessions),
             ("homeport_replica_live_tokens", lambda r: r.live_tokens),
             ("homeport_replica_capacity_tokens", lambda r: r.capacity_tokens),

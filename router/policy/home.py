@@ -12,6 +12,8 @@ Prices are seconds of people's time, for this request and for those it would hol
 A session leaves its home only when that is clearly cheaper, since a move leaves a stale copy behind
 and adds a cold prefill where it goes. A session with many requests at once (a tree of sub-agents
 under one id) is split: its further requests go where they are cheapest, its home stays.
+
+Every part of a price is divided by the replica's weight.
 """
 
 from __future__ import annotations
@@ -217,16 +219,20 @@ class Home:
                 (
                     r.backlog_s
                     + r.decoding * floor_s
-                    + r.inflight * slowed_s
-                    + r.live_sessions * session_s
-                    + r.live_tokens * token_s,
+                    + (
+                        r.inflight * slowed_s
+                        + r.live_sessions * session_s
+                        + r.live_tokens * token_s
+                    )
+                    * r.handicap,
                     r,
                 )
                 for r in weighed
             ]
         else:
             rows = [
-                (r.backlog_s + r.decoding * floor_s + r.inflight * slowed_s, r) for r in weighed
+                (r.backlog_s + r.decoding * floor_s + r.inflight * slowed_s * r.handicap, r)
+                for r in weighed
             ]
         rows.sort(key=_BOUND)
         limit_s = most_s + _TIE_S - floor_s
@@ -252,10 +258,10 @@ class Home:
         p = self._p
         cached, output_tokens = request.cached_tokens.get(replica.replica_id), request.output_tokens
         new_tokens = request.prompt_tokens - cached
-        live_tokens = replica.live_tokens
+        live_tokens, handicap = replica.live_tokens, replica.handicap
         prefill_s = replica.prefill_s(new_tokens, cached)
         interference_s = replica.decoding * prefill_s + replica.inflight * (
-            output_tokens * p.neighbour_s_per_token
+            output_tokens * p.neighbour_s_per_token * handicap
         )
         pressure_s = 0.0
         over = new_tokens + output_tokens + live_tokens - p.room_ratio * replica.capacity_tokens
@@ -263,7 +269,8 @@ class Home:
             pressed_tokens = int(over) if over < new_tokens else new_tokens
             pressure_s = replica.prefill_s(pressed_tokens, cached)
         if is_new:
-            pressure_s += replica.live_sessions * p.session_s + live_tokens * p.session_s_per_token
+            life_s = replica.live_sessions * p.session_s + live_tokens * p.session_s_per_token
+            pressure_s += life_s * handicap
         return Price(replica.backlog_s, prefill_s, interference_s, pressure_s)
 
 

@@ -41,6 +41,9 @@ POLICIES: Final[dict[str, Callable[[], Policy]]] = {
     "sticky": Sticky,
 }
 
+PRICED: Final = frozenset({"home"})
+"""Those that compare seconds, which have a replica's weight in them; the others take no notice of weights."""
+
 
 def make(name: str) -> Policy:
     """The policy of this name.

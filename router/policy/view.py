@@ -63,7 +63,11 @@ class RouteRequest:
 
 
 class ReplicaView(Protocol):
-    """One replica as a policy sees it. Times are engine seconds, tokens are estimates."""
+    """One replica as a policy sees it. Times are engine seconds, tokens are estimates.
+
+    Its seconds are divided by its weight, the share of the work that it should get: a price made of them
+    has the weight in it. Counts and tokens are as they are, for rules that have no price.
+    """
 
     @property
     def replica_id(self) -> str:
@@ -100,6 +104,10 @@ class ReplicaView(Protocol):
     @property
     def backlog_s(self) -> float:
         """Seconds of prefill dispatched or waiting that have not begun to answer."""
+
+    @property
+    def handicap(self) -> float:
+        """What a price multiplies counts and tokens with: 1 / weight."""
 
     @property
     def decoding(self) -> int:

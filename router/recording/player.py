@@ -23,17 +23,22 @@ from router.recording.records import (
     Arrive,
     Began,
     Blame,
+    Emptied,
     End,
     Finish,
+    Fixed,
     Header,
+    Limited,
+    Moved,
     Placed,
     Refusal,
     Retry,
     Stayed,
     Tick,
+    Weighed,
 )
 from router.recording.seal import name_of
-from router.recording.telling import tell_member
+from router.recording.telling import tell_member, tell_operating
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -228,6 +233,8 @@ class Player:
                     return self._went_on(record, ticket)
                 if not self._has_differed:
                     raise RecordingError(f"no request {record.ticket} is in flight")
+            case Weighed() | Limited() | Emptied() | Fixed() | Moved():
+                tell_operating(self.core.operating, record)
             case _:
                 tell_member(self.core.members, record)
         return None

@@ -258,6 +258,49 @@ class Stayed(_Record, tag=22):
     ticket: int
 
 
+# What an operator does
+
+
+class Weighed(_Record, tag=45):
+    """A replica was given another weight."""
+
+    replica_id: str
+    weight: float
+
+
+class Limited(_Record, tag=46):
+    """A replica was given a limit of requests in flight; None took it back."""
+
+    replica_id: str
+    inflight_max: int | None
+
+
+class Emptied(_Record, tag=47):
+    """A replica's cache was told to be empty."""
+
+    replica_id: str
+
+
+class Fixed(_Record, tag=48):
+    """A session (sealed) was fixed to a replica, ``for_s`` from then on (None: without an end).
+
+    It was released if ``replica_id`` is None; ``now_s`` is None then.
+    """
+
+    now_s: float | None
+    session: Sealed
+    replica_id: str | None
+    for_s: float | None
+
+
+class Moved(_Record, tag=49):
+    """A session (sealed) was given another home."""
+
+    now_s: float
+    session: Sealed
+    replica_id: str
+
+
 # Its end
 
 
@@ -270,6 +313,9 @@ class End(_Record, tag=30):
 Member = Join | Leave | Renew | Described | Heard | Observed | Drain | Undrain
 """What members are told."""
 
-Input = Member | Tick | Arrive | Retry | Blame | Began | Finish
+Operated = Weighed | Limited | Emptied | Fixed | Moved
+"""What an operator does."""
+
+Input = Member | Operated | Tick | Arrive | Retry | Blame | Began | Finish
 Output = Placed | Refusal | Stayed
 Record = Header | Input | Output | End

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from router.recording.records import Described, Drain, Heard, Join, Leave, Observed, Renew, Undrain
+from router.recording.records import (
+    Described,
+    Drain,
+    Emptied,
+    Fixed,
+    Heard,
+    Join,
+    Leave,
+    Limited,
+    Moved,
+    Observed,
+    Renew,
+    Undrain,
+    Weighed,
+)
 from router.recording.seal import name_of
 from router.state.fleet.replica import Description, Observation, ReplicaSpec
 from router.state.rates.prefill import PrefillRate
 
 if TYPE_CHECKING:
-    from router.recording.records import Member
+    from router.recording.records import Member, Operated
     from router.state.members.members import Members
+    from router.state.operating import Operating
 
 
 def tell_member(members: Members, record: Member) -> None:
@@ -33,6 +48,25 @@ def tell_member(members: Members, record: Member) -> None:
             members.observed(replica_id, _observation(record))
         case Described(replica_id=replica_id):
             members.described(replica_id, _description(record))
+
+
+def tell_operating(operating: Operating, record: Operated) -> None:
+    """Do what a record says that an operator did."""
+    match record:
+        case Weighed(replica_id=replica_id, weight=weight):
+            operating.weigh(replica_id, weight)
+        case Limited(replica_id=replica_id, inflight_max=inflight_max):
+            operating.limit(replica_id, inflight_max)
+        case Emptied(replica_id=replica_id):
+            operating.forget(replica_id)
+        case Fixed(now_s=now_s, replica_id=replica_id):
+            key = name_of(record.session)
+            if replica_id is None or now_s is None:
+                operating.release(key)
+            else:
+                operating.fix(key, replica_id, now_s, for_s=record.for_s)
+        case Moved(now_s=now_s, replica_id=replica_id):
+            operating.move(name_of(record.session), replica_id, now_s)
 
 
 def _description(record: Described) -> Description:

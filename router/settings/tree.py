@@ -26,6 +26,7 @@ from pydantic import (
 
 from router.errors import ConfigError
 from router.policy.registry import POLICIES
+from router.settings.admin import OTHERS
 from router.settings.discovery import DiscoverySettings
 from router.settings.groups import ForwardingSettings, HoldSettings, LimitSettings, RetrySettings
 from router.settings.kinds import (
@@ -145,6 +146,10 @@ class Settings(BaseModel):
         default=True, description="repeat a request that may have started before its first event"
     )
     probe_s: Seconds = Field(default=1.0, description="between two probes of a replica")
+    # An idle engine makes a token for it, and takes a second.
+    health_s: Seconds = Field(
+        default=15.0, description="between two health checks of a replica, which make a token"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least level that is logged"
     )
@@ -293,7 +298,7 @@ def _from_environment() -> dict[str, Any]:
     known[f"{PREFIX}CONFIG"] = "config"
     found: dict[str, Any] = {}
     for name, text in os.environ.items():
-        if not name.startswith(PREFIX):
+        if not name.startswith(PREFIX) or name in OTHERS:
             continue
         if name not in known:
             raise ConfigError(

@@ -23,12 +23,12 @@ would not change.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from router.state.fleet.replica import Description, Observation
 from router.state.health.table import Event, State
-from sim.engine.requests import LoadReport
 from sim.kernel import Rank
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.core import RouterCore
+    from sim.engine.requests import LoadReport
     from sim.fleet.parts import SimReplica
     from sim.kernel import Kernel
 
@@ -51,18 +52,18 @@ class Poll:
     """One replica's turn in the round.
 
     It is asked for the time ``n`` a whole number of periods after its phase, -1 on joining. ``is_asleep``
-    and ``is_over`` end it for now or for good; ``was_refused``: what it sleeps on is that
-    nobody listens.
+    and ``is_over`` end it for now or for good; ``idle`` is the report that it sleeps on, None
+    where nobody listens.
     """
 
-    __slots__ = ("is_asleep", "is_over", "n", "phase_s", "replica", "was_refused")
+    __slots__ = ("idle", "is_asleep", "is_over", "n", "phase_s", "replica")
 
     def __init__(self, replica: SimReplica, phase_s: float) -> None:
         self.replica = replica
         self.phase_s = phase_s
         self.n = -1
         self.is_asleep = False
-        self.was_refused = False
+        self.idle: LoadReport | None = None
         self.is_over = False
 
 
@@ -138,12 +139,20 @@ class Polls:
             heard_s = asked_s + self._delay_s
             if heard_s > now_s or (heard_s == now_s and kernel.rank < _DELIVERY):
                 # Asked while it slept, and on its way still: the next is asked when that has come.
-                report = None if poll.was_refused else LoadReport(asked_s)
+                report = None if poll.idle is None else replace(poll.idle, at_s=asked_s)
                 kernel.at(heard_s, _DELIVERY, self._hear, (poll, report))
                 return
-            if not poll.was_refused:
+            if poll.idle is not None:
                 # The last that came while it slept: an idle engine's, of before whatever wakes the poll.
-                idle = Observation(0, 0, 0, heard_s, stamp=(asked_s,))
+                idle = Observation(
+                    0,
+                    0,
+                    0,
+                    heard_s,
+                    stamp=(asked_s,),
+                    prefill_tokens=poll.idle.total_prefill_uncached_tokens,
+                    prefill_busy_us=int(poll.idle.total_prefill_busy_s * 1e6),
+                )
                 self._core.members.observed(poll.replica.replica_id, idle)
         poll.n = n
         kernel.at(poll.phase_s + n * self._period_s, _POLL, self._ask, poll)
@@ -180,7 +189,7 @@ class Polls:
         if can_sleep and self._can_sleep:
             poll.is_asleep = True
             poll.replica.n_asleep += 1
-            poll.was_refused = report is None
+            poll.idle = report
             return
         n = poll.n + 1
         at_s = poll.phase_s + n * self._period_s

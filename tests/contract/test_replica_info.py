@@ -29,6 +29,7 @@ ARGUMENTS: dict[str, tuple[type, ...]] = {
     "page_size": (int,),
     "tp_size": (int,),
     "dp_size": (int,),
+    "random_seed": (int,),
     "schedule_policy": (str,),
     "chunked_prefill_size": (int,),
     "max_running_requests": (int,),

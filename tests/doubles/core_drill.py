@@ -113,6 +113,7 @@ class Drill:
             (2, self._describe),
             (2, self._change_members),
             (1, self._drain),
+            (3, self._operate),
             (6, self._tick),
         ]
         weights = [weight for weight, _ in acts]
@@ -269,6 +270,25 @@ class Drill:
         deadline_s = dice.choice((None, None, 5.0))
         members.drain(self._name(), self.now_s, deadline_s=deadline_s, leaves=dice.random() < 0.2)
 
+    def _operate(self) -> None:
+        """What an operator may do, to sessions and replicas that are there or not."""
+        dice, operating, name = self.dice, self.core.operating, self._name()
+        recent = [pin.key for pin in self.core.pins.recent(6)]
+        key = dice.choice([*recent, "nobody"])
+        what = dice.randrange(6)
+        if what == 0:
+            operating.weigh(name, dice.choice((1.0, 0.01, 0.5, 3.0)))
+        elif what == 1:
+            operating.limit(name, dice.choice((None, 1, 4)))
+        elif what == 2:
+            operating.forget(name)
+        elif what == 3:
+            operating.fix(key, name, self.now_s, for_s=dice.choice((None, 30.0)))
+        elif what == 4:
+            operating.release(key)
+        else:
+            operating.move(key, name, self.now_s)
+
     def _describe(self) -> None:
         self.core.members.described(
             self._name(),
@@ -316,12 +336,13 @@ def beliefs(
             session(pin.key), pin.home_id, pin.homed_s, pin.used_s, pin.tokens, pin.prompt_tokens,
             pin.output_tokens, pin.tail_segments, pin.away_id, pin.away_count, pin.is_live,
             pin.n_requests, None if pin.parent_key is None else session(pin.parent_key),
+            pin.fixed_id, pin.fixed_until_s,
         )
         for pin in core.pins.recent(1 << 30)
     ]  # fmt: skip
     replicas = [
         (
-            r.spec, r.state, r.capacity_tokens, r.inflight_max, r.lease_until_s, r.observed, r.report,
+            r.spec, r.state, r.capacity_tokens, r.weight, r.inflight_max, r.lease_until_s, r.observed, r.report,
             r.foreign_inflight, r.foreign_backlog_s, r.counters, r.load, r.home,
             tuple(model(name) for name in r.models), core.index.held_bytes(r.replica_id),
         )

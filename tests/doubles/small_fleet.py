@@ -38,6 +38,7 @@ class Row:
     used_ratio: float = 0.0
     ours: int = 0
     reports: bool = True
+    weight: float = 1.0
 
     def replica(self, name: str) -> Replica:
         load = Load(
@@ -52,6 +53,7 @@ class Row:
             load,
             HomeTotals(self.live_sessions, self.live_tokens),
             capacity_tokens=self.capacity_tokens,
+            weight=self.weight,
         )
         found.holdings = Holdings(1 << 40, self.held_bytes)
         if self.reports:

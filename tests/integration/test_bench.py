@@ -80,6 +80,22 @@ def test_facts_measure_both_dialects_before_both_fleets(tmp_path: Path) -> None:
     assert all(row["total_p50_us"] > 0 for row in rows)
 
 
+def test_observing_counts_questions_and_what_they_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "observe.json"
+    words = ["observe", "--replicas", "3", "--rounds", "1", "--seconds", "2.5"]
+    assert main([*words, "--json", str(file)]) == 0
+    [row] = json.loads(file.read_bytes())["rounds"]
+    assert row["cpu_s"] > 0
+    assert row["asked"]["ready"] >= 3
+    assert row["asked"]["loads"] >= 3
+    assert row["unanswered"] == 0
+    capsys.readouterr()
+    assert main(["report", str(file)]) == 0
+    assert "| 3 replicas |" in capsys.readouterr().out
+
+
 def test_every_target_comes_first_in_some_round() -> None:
     names = ["a", "b", "c"]
     orders = [order(names, number) for number in range(6)]

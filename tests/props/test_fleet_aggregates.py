@@ -51,7 +51,7 @@ def _check(core: _Watched, tried: list[str], home_id: str | None, model: str) ->
     assert view.inflight_sum == sum(r.inflight for r in ready)
     assert view.inflight_most == max([r.inflight for r in ready], default=0)
     for r in may:
-        assert view.least_backlog_s <= r.backlog_s + 1e-6
+        assert view.least_backlog_s <= r.backlog_s + 1e-6 * max(1.0, r.handicap)
         assert view.least_prefill_s(1_000, 64) <= r.prefill_s(1_000, 64)
     for r in everyone:
         assert view.candidate(r.replica_id) is (r if r in may else None)
@@ -63,7 +63,7 @@ def _check(core: _Watched, tried: list[str], home_id: str | None, model: str) ->
     orders: tuple[tuple[Callable[[int, str], list[Candidate]], Callable[[Candidate], int]], ...] = (
         (view.least_backlogged, lambda r: r.backlog_us),
         (view.least_inflight, lambda r: r.inflight),
-        (view.least_lived_in, lambda r: r.live_tokens),
+        (view.least_lived_in, lambda r: int(r.live_tokens * r.handicap)),
     )
     for least, value in orders:
         for k in (1, 3, 9):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -56,6 +56,7 @@ _ROWS = st.builds(
     used_ratio=st.sampled_from((0.0, 0.5, 0.8, 1.0)),
     ours=st.integers(0, 20),
     reports=st.booleans(),
+    weight=st.just(1.0) | st.sampled_from((0.01, 0.5, 3.0, 100.0)),
 )
 
 
@@ -150,6 +151,40 @@ def test_home_chooses_as_if_it_priced_everybody(case: Case) -> None:
         assert (ranking.reason == "move") == moves
         if moves and cheapest is not None:
             assert ranking.ranked[0] == cheapest.replica_id
+
+
+@settings(deadline=None, max_examples=100)
+@given(case=cases(), more=st.sampled_from((1.001, 2.0, 50.0)))
+def test_more_weight_never_costs_a_replica_a_request(case: Case, more: float) -> None:
+    """Where a request without a home goes, it goes all the more with a greater weight there."""
+    asked = replace(case.request, home_id=None)
+    before = replace(case, request=asked)
+    chosen = before.ranked("home").ranked[0]
+    assume(before.view().n_ready <= HomeParameters().weigh_all_max)
+    at = int(chosen[1:])
+    heavier = replace(case.rows[at], weight=case.rows[at].weight * more)
+    rows = (*case.rows[:at], heavier, *case.rows[at + 1 :])
+    assert replace(before, rows=rows).ranked("home").ranked[0] == chosen
+
+
+@pytest.mark.parametrize("name", sorted(set(registry.POLICIES) - registry.PRICED))
+@settings(deadline=None, max_examples=15)
+@given(case=cases())
+def test_who_prices_nothing_takes_no_notice_of_weights(name: str, case: Case) -> None:
+    plain = replace(case, rows=tuple(replace(row, weight=1.0) for row in case.rows))
+    assert case.ranked(name) == plain.ranked(name)
+
+
+@settings(deadline=None, max_examples=50)
+@given(case=cases(), factor=st.sampled_from((0.01, 0.5, 2.0, 100.0)), is_new=st.booleans())
+def test_every_part_of_a_price_is_divided_by_the_weight(
+    case: Case, factor: float, *, is_new: bool
+) -> None:
+    home, request = Home(), case.request
+    for row in case.rows[:8]:
+        plain, weighed = (replace(row, weight=w).replica("r0") for w in (1.0, factor))
+        expected = [part / factor for part in astuple(home._price(request, plain, is_new=is_new))]
+        assert astuple(home._price(request, weighed, is_new=is_new)) == pytest.approx(expected)
 
 
 def test_an_unknown_policy_names_those_there_are() -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from router.errors import ClientError
 from router.state.fleet.addresses import parse_url
 from router.state.fleet.replica import ReplicaSpec
-from router.state.members.roster import Source
+
+if TYPE_CHECKING:
+    from router.state.members.roster import Source
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._:\[\]-]{1,128}$")]
 ApiKey = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,4096}$")]
 Tokens = Annotated[int, msgspec.Meta(ge=1, le=10**12)]
+InflightMax = Annotated[
+    int, msgspec.Meta(ge=1, le=100_000, description="requests in flight at most")
+]
+Why = Annotated[
+    str, msgspec.Meta(max_length=500, description="why the change is made, for the log")
+]
 
 
 class ReplicaFields(msgspec.Struct, forbid_unknown_fields=True):
@@ -23,34 +31,35 @@ class ReplicaFields(msgspec.Struct, forbid_unknown_fields=True):
     id: Name | None = None
     capacity_tokens: Tokens | None = None
     profile: Annotated[str, msgspec.Meta(max_length=128)] | None = None
-    inflight_max: Annotated[int, msgspec.Meta(ge=1, le=100_000)] | None = None
+    inflight_max: InflightMax | None = None
     api_key: ApiKey | None = None
 
 
 class Registration(ReplicaFields, forbid_unknown_fields=True):
-    """The body of ``POST /replicas``; ``docs/control-api.md`` describes it."""
+    """A replica that registers itself, or that an operator adds."""
 
     lease_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] | None = None
+    source: Literal["registered", "operator"] = "registered"
+    why: Why | None = None
 
 
-def registered(body: bytes) -> ReplicaSpec:
-    """A registration's facts.
+def registration_of(body: bytes) -> Registration:
+    """A registration.
 
     Raises:
         ClientError: ``bad-request``, naming the field.
     """
     try:
-        row = msgspec.json.decode(body, type=Registration)
+        return msgspec.json.decode(body, type=Registration)
     except (msgspec.DecodeError, RecursionError) as failure:
         raise ClientError("bad-request", f"registration: {failure}") from None
-    return spec_of(row, Source.REGISTERED, lease_s=row.lease_s)
 
 
 def spec_of(row: ReplicaFields, source: Source, *, lease_s: float | None = None) -> ReplicaSpec:
     """The facts of a replica that a source names with these fields.
 
     Raises:
-        ClientError: ``bad-request``, naming the field.
+        ClientError: ``bad-request``: its URL is none.
     """
     address = parse_url(row.url)
     if address is None:

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import logging
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from aiohttp import web
 
+from router.control.api.answers import (
+    BODY_BYTES_MAX,
+    errors,
+    json_answer,
+    unknown_replica,
+    unknown_session,
+)
+from router.control.api.changes import author_of
 from router.control.api.guard import wordless
-from router.control.api.registration import registered
-from router.control.api.views import fleet_view, session_view, sessions_view
+from router.control.api.openapi import description
+from router.control.api.operations import Operations, session_key_of
+from router.control.api.registration import registration_of, spec_of
+from router.control.api.table import CALLS, SESSIONS_MAX
+from router.control.api.views import changes_view, fleet_view, session_view, sessions_view
 from router.errors import ClientError
 from router.state.members.roster import Source
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
+    from router.control.api.changes import Changes
     from router.control.api.guard import Guard
+    from router.control.api.operations import Handler
     from router.core import RouterCore
     from router.obs.metrics import RouterMetrics
+    from router.state.fleet.replica import Replica
     from router.state.members.roster import Roster
 
 _log = logging.getLogger("homeport.control")
 _http_log = logging.getLogger("homeport.control.http")
 _http_log.addFilter(wordless)
-_BODY_BYTES_MAX: Final = 64 * 1024
-_SESSIONS_MAX: Final = 1_000
 
 
 class ControlApi:
@@ -46,6 +56,7 @@ class ControlApi:
         is_ready: Callable[[], bool],
         on_membership: Callable[[], None],
         guard: Guard,
+        changes: Changes,
     ) -> None:
         self._core = core
         self._roster = roster
@@ -55,23 +66,21 @@ class ControlApi:
         self._is_ready = is_ready
         self._on_membership = on_membership
         self._guard = guard
+        self._changes = changes
+        self._operations = Operations(core, roster, changes, policy=policy, now_s=now_s)
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen, with TLS if there is a context; answers the port that was bound."""
         app = web.Application(
-            middlewares=(_errors, self._guard.middleware), client_max_size=_BODY_BYTES_MAX
+            middlewares=(errors, self._guard.middleware), client_max_size=BODY_BYTES_MAX
         )
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._scrape)
-        app.router.add_get("/fleet", self._fleet)
-        app.router.add_get("/sessions", self._sessions)
-        app.router.add_get("/sessions/{key:.+}", self._session)
-        app.router.add_post("/replicas", self._register)
-        app.router.add_put("/replicas/{id}/heartbeat", self._heartbeat)
-        app.router.add_post("/replicas/{id}/drain", self._drain)
-        app.router.add_delete("/replicas/{id}", self._remove)
+        handlers = self._handlers
+        assert handlers.keys() == {call.name for call in CALLS}, "a handler for every call"
+        for call in CALLS:
+            app.router.add_route(call.method, call.route, handlers[call.name])
+            if call.method == "GET":
+                app.router.add_route("HEAD", call.route, handlers[call.name])
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, logger=_http_log)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, reuse_address=True, ssl_context=tls)
@@ -84,12 +93,29 @@ class ControlApi:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    @property
+    def _handlers(self) -> dict[str, Handler]:
+        """By the name that the table of calls has for each."""
+        return self._operations.handlers | {
+            "healthz": self._healthz,
+            "readyz": self._readyz,
+            "metrics": self._scrape,
+            "openapi": self._openapi,
+            "fleet": self._fleet,
+            "sessions": self._sessions,
+            "session": self._session,
+            "changes": self._changed,
+            "register": self._register,
+            "heartbeat": self._heartbeat,
+            "remove": self._remove,
+        }
+
     async def _healthz(self, _: web.Request) -> web.Response:
-        return _json({"status": "ok"})
+        return json_answer({"status": "ok"})
 
     async def _readyz(self, _: web.Request) -> web.Response:
         is_ready = self._is_ready()
-        return _json({"ready": is_ready}, status=200 if is_ready else 503)
+        return json_answer({"ready": is_ready}, status=200 if is_ready else 503)
 
     async def _scrape(self, _: web.Request) -> web.Response:
         return web.Response(
@@ -97,31 +123,43 @@ class ControlApi:
             headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"},
         )
 
+    async def _openapi(self, _: web.Request) -> web.Response:
+        return json_answer(description(version("homeport")))
+
     async def _fleet(self, _: web.Request) -> web.Response:
-        return _json(fleet_view(self._core, self._policy, self._now_s(), self._roster.sources))
+        return json_answer(
+            fleet_view(self._core, self._policy, self._now_s(), self._roster.sources)
+        )
 
     async def _sessions(self, request: web.Request) -> web.Response:
-        text = request.query.get("limit", "100")
-        is_number = text.isdecimal() and len(text) <= len(str(_SESSIONS_MAX))
-        if not is_number or not 1 <= int(text) <= _SESSIONS_MAX:
-            raise ClientError(
-                "bad-request", f"limit: {text[:20]!r} is not from 1 to {_SESSIONS_MAX}"
-            )
-        return _json(sessions_view(self._core, int(text), self._now_s()))
+        return json_answer(sessions_view(self._core, _limit(request), self._now_s()))
+
+    async def _changed(self, request: web.Request) -> web.Response:
+        return json_answer(changes_view(self._changes, _limit(request), self._now_s()))
 
     async def _session(self, request: web.Request) -> web.Response:
-        # The raw path keeps an encoded slash apart from a real one.
-        key = unquote(request.rel_url.raw_path.removeprefix("/sessions/"))
+        key = session_key_of(request)
         view = session_view(self._core, key, self._now_s())
         if view is None:
-            return _error(404, "unknown-session", f"no session {key!r} is known to this router")
-        return _json(view)
+            raise unknown_session(key)
+        return json_answer(view)
 
     async def _register(self, request: web.Request) -> web.Response:
-        spec = registered(await request.read())
-        is_new = self._core.fleet.get(spec.replica_id) is None
-        replica = self._roster.offer(Source.REGISTERED, spec, self._now_s())
+        row = registration_of(await request.read())
+        source = Source(row.source)
+        if source is Source.OPERATOR and row.lease_s is not None:
+            raise ClientError(
+                "bad-request", "lease_s: only a replica that registers itself can have a lease"
+            )
+        spec, author = spec_of(row, source, lease_s=row.lease_s), author_of(request, row.why)
+        known = self._core.fleet.get(spec.replica_id)
+        is_new, before = known is None, {} if known is None else _named(known)
+        replica = self._roster.offer(source, spec, self._now_s())
         self._on_membership()
+        if row.source == "operator":
+            self._changes.note(
+                "add", author, replica=spec.replica_id, before=before, after=_named(replica)
+            )
         _log.info("registered replica=%s url=%s new=%d", spec.replica_id, spec.url, is_new)
         body = {
             "id": spec.replica_id,
@@ -129,66 +167,41 @@ class ControlApi:
             "state": replica.state,
             "lease_s": spec.lease_s,
         }
-        return _json(body, status=201 if is_new else 200)
+        return json_answer(body, status=201 if is_new else 200)
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
         replica_id = request.match_info["id"]
         replica = self._roster.renew(replica_id, self._now_s())
         if replica is None:
-            return _unknown_replica(replica_id)
+            raise unknown_replica(replica_id)
         lease_s = replica.spec.lease_s
-        return _json({"id": replica_id, "state": replica.state, "lease_s": lease_s})
-
-    async def _drain(self, request: web.Request) -> web.Response:
-        replica_id = request.match_info["id"]
-        replica = self._roster.drain(replica_id, self._now_s())
-        if replica is None:
-            return _unknown_replica(replica_id)
-        inflight = replica.load.inflight
-        return _json({"id": replica_id, "state": replica.state, "inflight": inflight})
+        return json_answer({"id": replica_id, "state": replica.state, "lease_s": lease_s})
 
     async def _remove(self, request: web.Request) -> web.Response:
-        replica_id = request.match_info["id"]
+        replica_id, author = request.match_info["id"], author_of(request)
+        known = self._core.fleet.get(replica_id)
+        before = {} if known is None else _named(known)
         if not self._roster.remove(replica_id):
-            return _unknown_replica(replica_id)
+            raise unknown_replica(replica_id)
         self._on_membership()
-        _log.info("removed replica=%s", replica_id)
+        self._changes.note("remove", author, replica=replica_id, before=before, after={})
         return web.Response(status=204)
 
 
-@web.middleware
-async def _errors(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """Every error in the API's one shape."""
-    try:
-        return await handler(request)
-    except ClientError as failure:
-        answer = _error(failure.http_status, failure.code, failure.message)
-        if failure.http_status == HTTPStatus.UNAUTHORIZED:
-            answer.headers["www-authenticate"] = 'Bearer realm="homeport control"'
-        return answer
-    except web.HTTPNotFound:
-        return _error(404, "unknown-path", f"the control API has no {request.path}")
-    except web.HTTPMethodNotAllowed as failure:
-        allowed = ", ".join(sorted(failure.allowed_methods))
-        answer = _error(405, "method-not-allowed", f"{request.path} takes {allowed}")
-        answer.headers["allow"] = allowed
-        return answer
-    except web.HTTPRequestEntityTooLarge:
-        return _error(413, "too-large", f"a body here has at most {_BODY_BYTES_MAX} bytes")
+def _named(replica: Replica) -> dict[str, Any]:
+    """What a change of the fleet's members says of a replica; never its key."""
+    spec = replica.spec
+    return {"url": spec.url, "source": spec.source, "state": replica.state}
 
 
-def _json(body: dict[str, Any], *, status: int = 200) -> web.Response:
-    return web.Response(
-        status=status, body=msgspec.json.encode(body), content_type="application/json"
-    )
+def _limit(request: web.Request) -> int:
+    """How many rows are asked for.
 
-
-def _error(status: int, code: str, message: str) -> web.Response:
-    return _json({"error": {"code": code, "message": message}}, status=status)
-
-
-def _unknown_replica(replica_id: str) -> web.Response:
-    message = f"no replica {replica_id!r} is known; register it with POST /replicas"
-    return _error(404, "unknown-replica", message)
+    Raises:
+        ClientError: ``bad-request``: the text is no such number.
+    """
+    text = request.query.get("limit", "100")
+    is_number = text.isdecimal() and len(text) <= len(str(SESSIONS_MAX))
+    if not is_number or not 1 <= int(text) <= SESSIONS_MAX:
+        raise ClientError("bad-request", f"limit: {text[:20]!r} is not from 1 to {SESSIONS_MAX}")
+    return int(text)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import isinf
 from typing import TYPE_CHECKING, Any
+
+from router.control.api.shapes import ChangeRow, ChangeRows, DrainEnd
+from router.state.health.table import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from router.control.api.changes import Changes
     from router.core import RouterCore
     from router.state.fleet.replica import Replica
     from router.state.history import RequestRecord
+    from router.state.sessions.pins import Pin
 
 
 def fleet_view(
@@ -36,6 +42,7 @@ def sessions_view(core: RouterCore, limit: int, now_s: float) -> dict[str, Any]:
             {
                 "key": pin.key,
                 "home": pin.home_id,
+                "pinned": pinned_to(pin, now_s),
                 "requests": pin.n_requests,
                 "age_s": round(now_s - pin.created_s, 3),
                 "idle_s": round(now_s - pin.used_s, 3),
@@ -58,6 +65,8 @@ def session_view(core: RouterCore, key: str, now_s: float) -> dict[str, Any] | N
             "source": pin.source,
             "parent": pin.parent_key,
             "home": pin.home_id,
+            "pinned": pinned_to(pin, now_s),
+            "pin_left_s": pin_left_s(pin, now_s),
             "requests": pin.n_requests,
             "age_s": round(now_s - pin.created_s, 3),
             "idle_s": round(now_s - pin.used_s, 3),
@@ -65,6 +74,47 @@ def session_view(core: RouterCore, key: str, now_s: float) -> dict[str, Any] | N
         }
     view["decisions"] = [_decision(record, now_s) for record in records]
     return view
+
+
+def changes_view(changes: Changes, limit: int, now_s: float) -> ChangeRows:
+    """What operators changed, newest first."""
+    return ChangeRows(
+        [
+            ChangeRow(
+                row.number,
+                round(now_s - row.at_s, 3),
+                row.event,
+                row.replica,
+                row.session,
+                row.before,
+                row.after,
+                row.author.who,
+                row.author.why,
+            )
+            for row in changes.recent(limit)
+        ]
+    )
+
+
+def pinned_to(pin: Pin, now_s: float) -> str | None:
+    """The replica that an operator pinned a session to; None if the policy decides."""
+    return pin.fixed_to(now_s) or None
+
+
+def pin_left_s(pin: Pin, now_s: float) -> float | None:
+    """For how long yet; None for a pin without an end, and without a pin."""
+    if not pin.fixed_to(now_s) or isinf(pin.fixed_until_s):
+        return None
+    return round(pin.fixed_until_s - now_s, 3)
+
+
+def drain_end(replica: Replica, now_s: float) -> DrainEnd | None:
+    """How a replica's drain ends; None if it does not drain."""
+    if replica.state is not State.DRAINING:
+        return None
+    until_s = replica.drain_until_s
+    left_s = None if until_s is None else round(max(0.0, until_s - now_s), 3)
+    return DrainEnd(replica.leaves_drained, left_s)
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:
@@ -90,11 +140,12 @@ def _replica(core: RouterCore, replica: Replica, now_s: float) -> dict[str, Any]
         "source": replica.spec.source,
         "profile": replica.profile,
         "models": replica.models,
+        "weight": replica.weight,
         "inflight": replica.inflight,
         "inflight_max": replica.inflight_max,
         "inflight_tokens": replica.inflight_tokens,
         "decoding": replica.decoding,
-        "backlog_s": round(replica.backlog_s, 4),
+        "backlog_s": round(replica.prefill_ahead_s, 4),
         "live_sessions": replica.live_sessions,
         "live_tokens": replica.live_tokens,
         "capacity_tokens": replica.capacity_tokens,
@@ -118,6 +169,7 @@ def _replica(core: RouterCore, replica: Replica, now_s: float) -> dict[str, Any]
         "lease_left_s": None
         if replica.lease_until_s is None
         else round(replica.lease_until_s - now_s, 3),
+        "drain": drain_end(replica, now_s),
     }
 
 

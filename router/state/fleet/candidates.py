@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _BACKLOG: Final = attrgetter("backlog_us")
 _INFLIGHT: Final = attrgetter("inflight")
-_LIVE: Final = attrgetter("live_tokens")
+_LIVE: Final = attrgetter("weighed_tokens")
 
 
 class Candidate(ReplicaView, Protocol):
@@ -28,8 +28,16 @@ class Candidate(ReplicaView, Protocol):
         """Its backlog in whole microseconds."""
 
     @property
-    def rate(self) -> PrefillRate:
-        """How fast it computes; another one makes it another candidate."""
+    def prefill_ahead_s(self) -> float:
+        """Its backlog as it truly is, whatever its weight."""
+
+    @property
+    def weighed_tokens(self) -> int:
+        """Its live working set, divided by its weight."""
+
+    @property
+    def priced(self) -> PrefillRate:
+        """How fast policies take it to compute; another one makes it another candidate."""
 
     @property
     def is_full(self) -> bool:
@@ -74,7 +82,7 @@ class Eligible:
         homes_changed.clear()
         self._loads_changed = loads_changed
         self._homes_changed = homes_changed
-        self._rates = list({replica.rate: None for replica in replicas})
+        self._rates = list({replica.priced: None for replica in replicas})
         self._backlogs = LeastFirst(self.by_id, _BACKLOG)
         self._inflights = LeastFirst(self.by_id, _INFLIGHT)
         self._lives = LeastFirst(self.by_id, _LIVE)
@@ -105,7 +113,7 @@ class Eligible:
         return self._inflights
 
     def lives(self) -> LeastFirst[Candidate]:
-        """By the live working set."""
+        """By the live working set for its weight."""
         changed = self._homes_changed
         if changed:
             self._lives.changed(changed)
@@ -211,7 +219,7 @@ class View:
         return self._least(self._eligible.inflights(), k, key)
 
     def least_lived_in(self, k: int, key: str) -> list[Candidate]:
-        """At most ``k``, the smallest live working set first."""
+        """At most ``k``, the smallest live working set for its weight first."""
         return self._least(self._eligible.lives(), k, key)
 
     def least_prefill_s(self, new_tokens: int, cached_tokens: int) -> float:

@@ -14,6 +14,7 @@ from router.state.fleet.by_model import ByModel, Offers, eligible, may_serve
 from router.state.fleet.candidates import Eligible, View
 from router.state.fleet.replica import Replica
 from router.state.health.table import KEEPING, TAKING, Event, State, follow
+from router.state.wishes import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -44,6 +45,7 @@ class Fleet:
         self._offers = Offers()
         self.n_changes = 0
         self._rings = Rings()
+        self.wishes = Wishes()
         self._lease_due_s = inf
         self._leaving: dict[str, Replica] = {}
         self._reported_s_min = -inf  # no load report is older
@@ -82,11 +84,19 @@ class Fleet:
         if spec.capacity_tokens:
             replica.capacity_tokens = replica.stated_tokens = spec.capacity_tokens
         replica.profile = spec.profile or replica.profile
-        replica.inflight_max = spec.inflight_max or self._inflight_max
         self.renew(replica, now_s)
-        self._has_limits = self._has_limits or replica.inflight_max is not None
-        self._changed()
+        self.follow_wish(replica)
         return replica
+
+    def follow_wish(self, replica: Replica) -> None:
+        """Give a replica the weight and the limit that it has by its operator, its spec or the router."""
+        wish = self.wishes.of(replica.replica_id)
+        replica.inflight_max = wish.inflight_max or replica.spec.inflight_max or self._inflight_max
+        self._has_limits = self._has_limits or replica.inflight_max is not None
+        if replica.weight != wish.weight:
+            replica.weight = wish.weight
+            replica.reprice()
+        self._changed()
 
     def leave(self, replica_id: str) -> Replica | None:
         """Forget a replica."""
@@ -170,7 +180,8 @@ class Fleet:
 
     def set_rate(self, replica: Replica, rate: PrefillRate) -> None:
         """How fast a replica computes, from now on; what is in its backlog already stays as it was."""
-        replica.rate, replica.prefill_s = rate, rate.prefill_s
+        replica.rate = rate
+        replica.reprice()
         self._changed()
 
     def allow(self, replica: Replica, allowance: int | None) -> None:

@@ -140,8 +140,10 @@ class Replica:
     ``serves`` names its models and adapters, nothing until it has said.
     ``drain_until_s`` is when a drain ends with its removal at the latest, None for never;
     ``leaves_drained``: it is removed as soon as a drain has left nothing of ours in flight there.
-    ``replica_id`` is its spec's and ``prefill_s`` its rate's (seconds to prefill so many new tokens behind
-    so many cached ones): both never change.
+    ``weight`` is the share of the work it should get next to a peer with 1: what it does counts 1/weight for
+    a policy. ``rate`` tells how long it truly computes, ``prefill_s`` (seconds to prefill so many new tokens
+    behind so many cached ones) and ``priced`` what a policy reads of that; who changes rate or weight calls
+    ``reprice``. ``replica_id`` is its spec's and never changes.
     """
 
     spec: ReplicaSpec
@@ -149,7 +151,6 @@ class Replica:
     home: HomeTotals
     state: State = State.STARTING
     rate: PrefillRate = field(default_factory=PrefillRate)
-    start_rate: PrefillRate = field(default_factory=PrefillRate)
     is_rate_told: bool = False
     learner: PrefillLearner = field(default_factory=PrefillLearner)
     standing: Standing = field(default_factory=Standing)
@@ -157,6 +158,7 @@ class Replica:
     keeping: Keeping = field(default_factory=Keeping)
     allowance: int | None = None
     full_s: float = 0.0
+    weight: float = 1.0
     capacity_tokens: int = _CAPACITY_TOKENS_UNKNOWN
     stated_tokens: int = _CAPACITY_TOKENS_UNKNOWN
     inflight_max: int | None = None
@@ -179,11 +181,19 @@ class Replica:
     chunk_tokens: int = 0
     counters: Counters = field(default_factory=Counters)
     replica_id: str = field(init=False)
+    handicap: float = field(init=False)
+    priced: PrefillRate = field(init=False)
     prefill_s: Callable[[int, int], float] = field(init=False)
 
     def __post_init__(self) -> None:
         self.replica_id = self.spec.replica_id
-        self.prefill_s = self.rate.prefill_s
+        self.reprice()
+
+    def reprice(self) -> None:
+        """Its rate or its weight has changed: what policies read follows."""
+        self.handicap = 1.0 / self.weight
+        self.priced = self.rate.scaled(self.handicap)
+        self.prefill_s = self.priced.prefill_s
 
     @property
     def inflight(self) -> int:
@@ -206,14 +216,21 @@ class Replica:
         return self.load.prefill_tokens
 
     @property
-    def backlog_s(self) -> float:
+    def prefill_ahead_s(self) -> float:
         """Seconds of prefill ahead of a request that is sent now."""
         return self.load.backlog_us / 1e6 + self.foreign_backlog_s
 
     @property
+    def backlog_s(self) -> float:
+        """The same as a policy reads it: divided by the weight."""
+        backlog_s = self.load.backlog_us / 1e6 + self.foreign_backlog_s
+        return backlog_s if self.weight == 1.0 else backlog_s * self.handicap
+
+    @property
     def backlog_us(self) -> int:
-        """The same in whole microseconds."""
-        return self.load.backlog_us + self.foreign_backlog_us
+        """That in whole microseconds."""
+        backlog_us = self.load.backlog_us + self.foreign_backlog_us
+        return backlog_us if self.weight == 1.0 else int(backlog_us * self.handicap)
 
     @property
     def waiting(self) -> int:
@@ -254,7 +271,13 @@ class Replica:
     @property
     def is_rate_known(self) -> bool:
         """How fast it computes was told or learned."""
-        return self.is_rate_told or self.learner.factor is not None
+        return self.is_rate_told or self.learner.rate is not None
+
+    @property
+    def weighed_tokens(self) -> int:
+        """The same divided by the weight: how full it is next to its peers."""
+        live_tokens = self.home.live_tokens
+        return live_tokens if self.weight == 1.0 else int(live_tokens * self.handicap)
 
     @property
     def is_full(self) -> bool:

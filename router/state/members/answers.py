@@ -1,4 +1,4 @@
-"""What an answer's counts say of the replica: its speed, what it has lost, how much and how long it keeps."""
+"""What an answer's counts say of the replica: what it has lost, how much and how long it keeps."""
 
 from __future__ import annotations
 
@@ -44,8 +44,6 @@ def answered(
     reported_tokens, prompt_tokens = record.reported_cached_tokens, record.reported_prompt_tokens
     if reported_tokens is None or not prompt_tokens:
         return False
-    new_tokens = prompt_tokens - reported_tokens
-    replica.learner.computed(new_tokens, replica.start_rate.prefill_s(new_tokens, reported_tokens))
     counters, believed_tokens = replica.counters, record.predicted_cached_tokens
     counters.predicted_tokens += believed_tokens
     counters.missed_tokens += abs(believed_tokens - reported_tokens)

@@ -128,7 +128,7 @@ class Members:
     @property
     def retry_after_s(self) -> float:
         """When a replica may have room again: the least backlog of prefill, at least a second."""
-        return max(1.0, min((r.backlog_s for r in self._fleet.eligible()), default=0.0))
+        return max(1.0, min((r.prefill_ahead_s for r in self._fleet.eligible()), default=0.0))
 
     def refusal(self, model: str = "") -> Refused:
         """Why nobody may take a request for this model, and when to come back."""
@@ -223,12 +223,12 @@ class Members:
 
     def _set_start_rate(self, replica: Replica, told: PrefillRate | None) -> None:
         """What a replica's profile says of its speed counts until its counters say more."""
-        if told is None or told == replica.start_rate:
-            replica.is_rate_told = replica.is_rate_told or told is not None
+        if told is None:
             return
-        replica.start_rate, replica.is_rate_told = told, True
-        replica.learner = PrefillLearner()
-        self._fleet.set_rate(replica, told)
+        replica.is_rate_told = True
+        if told != replica.learner.start:
+            replica.learner = PrefillLearner(told)
+            self._fleet.set_rate(replica, told)
 
     def _set_capacity(self, replica: Replica) -> None:
         """The index keeps a replica's capacity in the bytes it counts in."""

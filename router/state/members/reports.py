@@ -51,11 +51,9 @@ def _foreign(replica: Replica, seen: Observation, fleet: Fleet) -> None:
 
 
 def _learn(replica: Replica, seen: Observation, fleet: Fleet) -> None:
-    if not seen.prefill_busy_us:
-        return
-    factor = replica.learner.reported(seen.prefill_tokens, seen.prefill_busy_us)
-    if factor is not None:
-        fleet.set_rate(replica, replica.start_rate.times(factor))
+    rate = replica.learner.reported(seen.prefill_tokens, seen.prefill_busy_us)
+    if rate is not None:
+        fleet.set_rate(replica, rate)
 
 
 def _is_stalled(replica: Replica, heard_s: float, now_s: float) -> bool:

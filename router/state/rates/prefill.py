@@ -27,15 +27,6 @@ class PrefillRate:
         """Its four terms, in the order above."""
         return self.fixed_s, self.linear_s, self.cross_s, self.half_s
 
-    def times(self, factor: float) -> PrefillRate:
-        """One that takes ``factor`` times as long."""
-        return PrefillRate(
-            self.fixed_s * factor,
-            self.linear_s * factor,
-            self.cross_s * factor,
-            self.half_s * factor,
-        )
-
     @property
     def tokens_per_s(self) -> float:
         """How fast it computes a cold prompt of 8,192 tokens."""
@@ -50,4 +41,15 @@ class PrefillRate:
             + self.linear_s * new_tokens
             + self.cross_s * new_tokens * cached_tokens
             + self.half_s * new_tokens * new_tokens / 2
+        )
+
+    def scaled(self, factor: float) -> PrefillRate:
+        """The rate of a replica that takes ``factor`` times as long."""
+        if factor == 1.0:
+            return self
+        return PrefillRate(
+            self.fixed_s * factor,
+            self.linear_s * factor,
+            self.cross_s * factor,
+            self.half_s * factor,
         )

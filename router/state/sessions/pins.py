@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ class Pin:
     """One session's home and what is known of its last request.
 
     Home, tokens and times are changed by :class:`Pins` only; the core keeps the rest. ``place`` is where
-    the prefix index has its last prompt, or had it.
+    the prefix index has its last prompt, or had it. ``fixed_id`` is the replica that an operator fixed the
+    session to until ``fixed_until_s``, "" for none.
     """
 
     key: str
@@ -41,6 +43,12 @@ class Pin:
     away_id: str = ""
     away_count: int = 0
     is_live: bool = False
+    fixed_id: str = ""
+    fixed_until_s: float = inf
+
+    def fixed_to(self, now_s: float) -> str:
+        """The replica that all its turns are to go to by now; "" if the policy decides."""
+        return self.fixed_id if now_s < self.fixed_until_s else ""
 
 
 @dataclass(slots=True)
@@ -143,6 +151,19 @@ class Pins:
         if len(self._live) + len(self._idle) > self.pins_max:
             self._evict_oldest()
         return pin
+
+    def rehome(self, pin: Pin, home_id: str, now_s: float) -> None:
+        """Give a session another home though it was not used."""
+        if pin.home_id == home_id:
+            return
+        if pin.is_live:
+            self._uncount(pin)
+        pin.home_id, pin.homed_s, pin.away_count = home_id, now_s, 0
+        if pin.is_live:
+            totals = self.totals(home_id)
+            totals.live_sessions += 1
+            totals.live_tokens += pin.tokens
+            self.changed[home_id] = None
 
     def expire(self, now_s: float) -> None:
         """Let pins grow idle and be forgotten; costs nothing for those that stay."""

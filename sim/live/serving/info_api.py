@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,9 @@ class InfoApi:
     def __init__(self, options: EmulatorOptions, pacer: Pacer) -> None:
         self._options = options
         self._pacer = pacer
+        self._seed = secrets.randbelow(
+            1 << 30
+        )  # SGLang draws one, and with it tells its starts apart
 
     def routes(self) -> list[web.RouteDef]:
         """The routes that this class answers."""
@@ -100,6 +104,7 @@ class InfoApi:
             "page_size": facts.page_tokens,
             "tp_size": facts.tp,
             "dp_size": 1,
+            "random_seed": self._seed,
             "schedule_policy": "fcfs",
             "chunked_prefill_size": facts.chunk_tokens,
             "max_running_requests": facts.max_running_requests,

@@ -38,15 +38,19 @@ def told(
 
 
 def report(
-    core: RouterCore, now_s: float, stamp: float, *, running: int = 0, heard_s: float = 0.0
+    core: RouterCore,
+    now_s: float,
+    stamp: float,
+    *,
+    heard_s: float = 0.0,
+    prefill: tuple[int, int] = (0, 0),
 ) -> None:
     load = only(core).load
-    core.members.observed(
-        "r0",
-        Observation(
-            running, 0, 0, now_s, load.inflight, load.backlog_s, stamp=(stamp,), heard_s=heard_s
-        ),
-    )
+    seen = Observation(
+        0, 0, 0, now_s, load.inflight, load.backlog_s,
+        stamp=(stamp,), heard_s=heard_s, prefill_tokens=prefill[0], prefill_busy_us=prefill[1],
+    )  # fmt: skip
+    core.members.observed("r0", seen)
 
 
 class Engine:
@@ -184,29 +188,27 @@ def test_without_a_known_rate_there_is_more_patience() -> None:
 
 
 @pytest.mark.parametrize("true_factor", [0.4, 1.0, 2.5])
-def test_a_replicas_rate_is_learned_from_its_counters(true_factor: float) -> None:
+@pytest.mark.parametrize("others", [0.0, 1.0])
+def test_a_replicas_rate_is_learned_from_its_counters(true_factor: float, others: float) -> None:
+    """Whoever else sends it work of the same kind, and however much later it counts than it answers."""
     core = make_core(1)
     replica = told(core, rate=None)
-    true_rate = replica.rate.times(true_factor)
+    true_rate = replica.rate.scaled(true_factor)
     dice = random.Random(4)
     tokens, busy_us, now_s = 0, 0.0, 0.0
-    for n in range(1, 40):
+    for n in range(1, 60):
         now_s += 1.0
-        ticket = core.arrive(
-            prompt([n, *range(1_000, 1_000 + dice.randint(2, 60))], key=f"s{n}"), now_s
-        )
+        segments = [n, *range(1_000 * n, 1_000 * n + dice.randint(2, 60))]
+        ticket = core.arrive(prompt(segments, key=f"s{n}"), now_s)
         total = ticket.prompt_tokens
-        cached = dice.choice((0, total // 2))
-        tokens += total - cached
-        busy_us += 1e6 * true_rate.prefill_s(total - cached, cached)
         core.began(ticket, now_s)
-        core.finish(ticket, Outcome.DONE, now_s + 0.5, usage=Usage(total, 10, cached))
-        seen = Observation(
-            0, 0, 0, now_s + 0.6, 0, 0.0,
-            stamp=(now_s,), prefill_tokens=tokens, prefill_busy_us=int(busy_us),
-        )  # fmt: skip
-        core.members.observed("r0", seen)
-    for new, cached in ((8_192, 0), (1_000, 100_000), (60_000, 0)):
+        if n % 3 == 0:  # its last step is counted with the next report
+            report(core, now_s, now_s, prefill=(tokens, int(busy_us)))
+        tokens += int(total * (1.0 + others))
+        busy_us += 1e6 * (1.0 + others) * true_rate.prefill_s(total, 0)
+        core.finish(ticket, Outcome.DONE, now_s + 0.5, usage=Usage(total, 10, 0))
+        report(core, now_s + 0.6, now_s + 0.6, prefill=(tokens, int(busy_us)))
+    for new, cached in ((8_192, 0), (30_000, 0), (60_000, 0)):
         assert replica.prefill_s(new, cached) == pytest.approx(
             true_rate.prefill_s(new, cached), rel=0.1
         )
@@ -222,7 +224,7 @@ def test_counters_of_a_new_process_begin_anew() -> None:
             stamp=(stamp,), prefill_tokens=tokens, prefill_busy_us=busy_us,
         )  # fmt: skip
         core.members.observed("r0", seen)
-    assert replica.learner.factor is None
+    assert replica.learner.rate is None
 
 
 def test_another_process_behind_the_same_address_holds_nothing() -> None:
@@ -244,5 +246,5 @@ def test_what_a_profile_says_counts_until_the_counters_say_more() -> None:
     replica = only(core)
     assert replica.rate == RATE
     assert replica.is_rate_known
-    core.members.described("r0", Description(rate=RATE.times(2.0)))
+    core.members.described("r0", Description(rate=RATE.scaled(2.0)))
     assert replica.rate == RATE  # what it registered with goes first

@@ -1,0 +1,1 @@
+"""Sub-commands of ``homeport`` that have a file or several of their own, and how they run."""
