@@ -166,6 +166,10 @@ def test_a_file_that_is_missing_or_too_large_is_refused(tmp_path: Path) -> None:
     large.write_bytes(b" " * (5 << 20))
     with pytest.raises(ConfigError, match="larger than 4 MiB"):
         replicas_in(str(large))
+    many = tmp_path / "many.json"
+    many.write_text(json.dumps({"replica": [{"url": f"http://h:{n}"} for n in range(1, 2_002)]}))
+    with pytest.raises(ConfigError, match="names 2001 replicas; at most 2000 are read"):
+        replicas_in(str(many))
     deep = tmp_path / "deep.json"
     deep.write_text('{"replica": ' + "[" * 100_000)
     with pytest.raises(ConfigError, match=r"JSON|nested|replica"):

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from router.state.members.roster import Offer, Roster, Source
 
 _log = logging.getLogger("homeport.discovery")
-OFFERS_MAX: Final = 10_000
-"""Replicas that one source may name."""
+OFFERS_MAX: Final = 2_000
+"""Replicas that one source may name. So many that join at once hold up the event loop for some 70 ms."""
 
 
 @dataclass(slots=True, frozen=True)
