@@ -52,7 +52,8 @@ async def losses(admin_url: str) -> float:
 async def test_a_flush_is_known_of_every_session_after_one_request(plain: Member) -> None:
     shared = new_text(DICE, n_bytes=N_BYTES)
     talks = [Talk(shared) for _ in range(3)]
-    with running("serve", "--port", "0", "--admin-port", "0", "--replica", plain.url) as router:
+    flags = ("--port", "0", "--admin-port", "0", "--kv-events", "off")
+    with running("serve", *flags, "--replica", plain.url) as router:
         async with aiohttp.ClientSession(router.url) as http, session(plain) as replica:
             for talk in (*talks, *talks[:-1]):
                 await talk.turn(http)
