@@ -219,6 +219,7 @@ class Router:
             api_key=api_key,
             tls=to_replicas,
             counts=counts.probes,
+            on_described=None if self._events is None else self._events.described,
         )
         self.api = ControlApi(
             self.core,

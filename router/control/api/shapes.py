@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from router.state.beliefs import Source
 from router.state.health.table import State
 
 
@@ -37,14 +38,35 @@ class Readiness(msgspec.Struct):
     ready: bool
 
 
+class RankReport(msgspec.Struct):
+    """One data-parallel rank's part of a load report."""
+
+    rank: int
+    running: int
+    waiting: int
+    waiting_uncached_tokens: int
+    used_ratio: float
+
+
 class LoadReport(msgspec.Struct):
-    """A replica's last load report."""
+    """A replica's last load report; ``age_s`` since it last said something new."""
 
     running: int
     waiting: int
     waiting_uncached_tokens: int
     used_ratio: float
     age_s: float
+    ranks: list[RankReport]
+
+
+class Belief(msgspec.Struct):
+    """What the belief about a replica's cache rests on, how old that is, and how far off it was."""
+
+    source: Source
+    age_s: float | None
+    known_pages: int
+    reports_total: int
+    error_tokens_total: int
 
 
 class DrainEnd(msgspec.Struct):
@@ -73,13 +95,18 @@ class ReplicaView(msgspec.Struct):
     live_sessions: int
     live_tokens: int
     capacity_tokens: int
+    stated_tokens: int
     held_tokens: int
+    idle_lifetime_s: float | None
+    prefill_tokens_per_s: float
     requests_total: int
     prompt_tokens_total: int
     cached_tokens_total: int
     failures_total: int
     cache_losses_total: int
     lost_bytes_total: int
+    stalls_total: int
+    belief: Belief
     load: LoadReport | None
     ready_age_s: float | None
     lease_left_s: float | None

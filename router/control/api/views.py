@@ -149,13 +149,17 @@ def _replica(core: RouterCore, replica: Replica, now_s: float) -> dict[str, Any]
         "live_sessions": replica.live_sessions,
         "live_tokens": replica.live_tokens,
         "capacity_tokens": replica.capacity_tokens,
+        "stated_tokens": replica.stated_tokens,
         "held_tokens": int(core.index.held_bytes(replica.replica_id) / bytes_per_token),
+        "idle_lifetime_s": replica.keeping.lifetime_s,
+        "prefill_tokens_per_s": round(replica.rate.tokens_per_s, 1),
         "requests_total": replica.counters.requests,
         "prompt_tokens_total": replica.counters.prompt_tokens,
         "cached_tokens_total": replica.counters.cached_tokens,
         "failures_total": replica.counters.failures,
         "cache_losses_total": replica.counters.cache_losses,
         "lost_bytes_total": replica.counters.lost_bytes,
+        "stalls_total": replica.counters.stalls,
         "belief": _belief(core, replica, now_s),
         "load": None
         if seen is None
@@ -165,6 +169,7 @@ def _replica(core: RouterCore, replica: Replica, now_s: float) -> dict[str, Any]
             "waiting_uncached_tokens": seen.waiting_uncached_tokens,
             "used_ratio": round(seen.used_ratio, 4),
             "age_s": round(now_s - seen.seen_s, 3),
+            "ranks": [asdict(rank) for rank in seen.ranks],
         },
         "ready_age_s": None if replica.ready_s is None else round(now_s - replica.ready_s, 3),
         "lease_left_s": None

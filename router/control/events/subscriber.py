@@ -1,20 +1,15 @@
 """Which caches are followed, and what they tell handed to the core, on the event loop.
 
-A replica that is ready is asked once whether it publishes its cache (``/server_info``), and again from
-time to time; each cache is then followed by the one thread of :mod:`router.control.events.follower`.
+Who asks the replicas what they are tells here what they say of their publishers (``/server_info``); each
+cache is then followed by the one thread of :mod:`router.control.events.follower`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
-from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
-
-import aiohttp
-import msgspec
 
 from router.control.events.frames import endpoints_of
 from router.control.events.tying import Tying
@@ -26,22 +21,17 @@ from router.tasks import spawn
 if TYPE_CHECKING:
     import ssl
     from collections import defaultdict
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from router.control.events.follower import Follower
     from router.control.events.frames import Endpoint
     from router.control.events.line import Item, Key
     from router.control.events.story import What
     from router.core import RouterCore
-    from router.state.fleet.replica import Replica
 
 _log = logging.getLogger("homeport.events")
 _FOLLOW_S: Final = 1.0
-_ASK_AGAIN_S: Final = 60.0
-_ASK_BROKEN_S: Final = 5.0
 _BEGIN_AGAIN_S: Final = 30.0
-_ASK_S: Final = 5.0
-_INFO_BYTES_MAX: Final = 1 << 20
 _READY: Final = (State.READY, State.SUSPECT, State.DRAINING)
 
 
@@ -68,15 +58,12 @@ class KvEvents:
         self._counts = counts.events
         self.tying = Tying(core, counts=counts.ties, now_s=now_s, api_key=api_key, tls=tls)
         self._now_s = now_s
-        self._api_key = api_key
-        self._tls = tls
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._http: aiohttp.ClientSession | None = None
         self._follower: Follower | None = None
         self._is_missing = False
         self._following: asyncio.Task[None] | None = None
-        self._asking: dict[str, asyncio.Task[None]] = {}
-        self._asked: dict[str, tuple[str, float]] = {}
+        self._told: dict[str, tuple[str, tuple[Endpoint, ...]]] = {}
+        self._is_told = asyncio.Event()
         self._endpoints: dict[str, tuple[Endpoint, ...]] = {}
         self._said: dict[Key, Said] = {}
         self._n_taken: dict[Key, int] = {}
@@ -85,24 +72,29 @@ class KvEvents:
     async def start(self) -> None:
         """Follow the fleet from now on."""
         self._loop = asyncio.get_running_loop()
-        connector = aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls)
-        timeout = aiohttp.ClientTimeout(total=_ASK_S)
-        self._http = aiohttp.ClientSession(timeout=timeout, connector=connector)
         await self.tying.start()
         self._following = spawn(self._follow(), name="kv-events")
 
     async def stop(self) -> None:
         """Follow nothing more; the thread is ended."""
-        tasks = [*self._asking.values(), *((self._following,) if self._following else ())]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
         await self.tying.stop()
         if self._follower is not None:
             await asyncio.to_thread(self._follower.stop)
             self._follower = None
-        if self._http is not None:
-            await self._http.close()
+
+    def described(self, replica_id: str, info: Mapping[str, Any]) -> None:
+        """A replica said what it is (``/server_info``), and with that where it publishes."""
+        replica = self._core.fleet.get(replica_id)
+        if replica is not None:
+            host = replica.spec.host
+            self._told[replica_id] = (
+                replica.spec.url,
+                tuple(endpoints_of(info.get("kv_events"), host)),
+            )
+            self._is_told.set()
 
     # Who is followed
 
@@ -112,35 +104,29 @@ class KvEvents:
                 await self._look()
             except Exception:  # noqa: BLE001  (what nobody thought of must not end the following)
                 _log.exception("events-failed")
-            await asyncio.sleep(_FOLLOW_S)
+            try:
+                async with asyncio.timeout(_FOLLOW_S):
+                    await self._is_told.wait()
+            except TimeoutError:
+                continue
+            self._is_told.clear()
 
     async def _look(self) -> None:
-        """One look at the fleet: who is new, who is gone, whose story broke off."""
+        """One look at the fleet: who is gone, who publishes elsewhere now, whose story broke off."""
         replicas = {replica.replica_id: replica for replica in self._core.fleet.replicas()}
-        for replica_id in self._asked.keys() - replicas.keys():
+        for replica_id in self._told.keys() - replicas.keys():
             self._leave(replica_id)
         if self._follower is not None and not self._follower.is_alive:
             await self._lost_thread()
         now_s = self._now_s()
-        for replica_id, replica in replicas.items():
-            if replica.state not in _READY:
-                continue
-            url, asked_s = self._asked.get(replica_id, ("", 0.0))
-            if url != replica.spec.url:
+        for replica_id, (url, endpoints) in list(self._told.items()):
+            replica = replicas.get(replica_id)
+            if replica is None or url != replica.spec.url:
                 self._leave(replica_id)
-            elif now_s - asked_s < self._again_s(replica_id):
+            elif endpoints != self._endpoints.get(replica_id, ()):
+                await self._settle(replica_id, endpoints)
+            elif replica.state in _READY:
                 self._begin_broken(replica_id, now_s)
-                continue
-            if replica_id not in self._asking:
-                self._asked[replica_id] = (replica.spec.url, now_s)
-                task = spawn(self._ask(replica), name=f"events {replica_id}")
-                self._asking[replica_id] = task
-                task.add_done_callback(partial(self._has_asked, replica_id))
-
-    def _again_s(self, replica_id: str) -> float:
-        """How long after a replica was asked where it publishes it is asked again."""
-        is_live = self._core.beliefs.feeds.live(replica_id) is not None
-        return _ASK_AGAIN_S if is_live or not self._endpoints.get(replica_id) else _ASK_BROKEN_S
 
     def _begin_broken(self, replica_id: str, now_s: float) -> None:
         """What the core has forgotten of a cache is told again: its replica was away, or it was too much."""
@@ -156,10 +142,7 @@ class KvEvents:
                 self._follower.begin_anew(key)
 
     def _leave(self, replica_id: str) -> None:
-        self._asked.pop(replica_id, None)
-        asking = self._asking.pop(replica_id, None)
-        if asking is not None:
-            asking.cancel()
+        self._told.pop(replica_id, None)
         for endpoint in self._endpoints.pop(replica_id, ()):
             self._unfollow((replica_id, endpoint.rank))
         if self._core.fleet.get(replica_id) is None:
@@ -181,21 +164,14 @@ class KvEvents:
         for replica_id, endpoints in list(self._endpoints.items()):
             for endpoint in endpoints:
                 self._tell(replica_id, endpoint, Said.LOST)
-            self._leave(replica_id)
+                self._unfollow((replica_id, endpoint.rank))
+            del self._endpoints[replica_id]
 
     # Where it publishes
 
-    async def _ask(self, replica: Replica) -> None:
-        """Ask a replica where it publishes; silence changes nothing."""
-        info = await self._info(replica)
-        if info is None or self._core.fleet.get(replica.replica_id) is not replica:
-            return
-        replica_id = replica.replica_id
-        found = tuple(endpoints_of(info.get("kv_events"), replica.spec.host))
-        before = self._endpoints.get(replica_id, ())
-        if found == before:
-            return
-        for endpoint in before:
+    async def _settle(self, replica_id: str, found: tuple[Endpoint, ...]) -> None:
+        """A replica publishes elsewhere than it did, or no more."""
+        for endpoint in self._endpoints.get(replica_id, ()):
             self._tell(replica_id, endpoint, Said.LOST)
             self._unfollow((replica_id, endpoint.rank))
         self._endpoints[replica_id] = found
@@ -206,29 +182,6 @@ class KvEvents:
         for endpoint in found:
             self._n_taken[replica_id, endpoint.rank] = 0
             self._follower.follow((replica_id, endpoint.rank), endpoint)
-
-    def _has_asked(self, replica_id: str, task: asyncio.Task[None]) -> None:
-        if self._asking.get(replica_id) is task:
-            del self._asking[replica_id]
-
-    async def _info(self, replica: Replica) -> dict[str, Any] | None:
-        assert self._http is not None, "asked before the start"
-        key = replica.spec.api_key or self._api_key
-        headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        url = f"{replica.spec.url}/server_info"
-        try:
-            async with self._http.get(url, headers=headers, allow_redirects=False) as answer:
-                if answer.status != HTTPStatus.OK:
-                    return None
-                body = await answer.content.read(_INFO_BYTES_MAX)
-                while len(body) < _INFO_BYTES_MAX and (
-                    more := await answer.content.read(_INFO_BYTES_MAX)
-                ):
-                    body += more
-                found = msgspec.json.decode(body)
-        except (aiohttp.ClientError, TimeoutError, ValueError, RecursionError):
-            return None
-        return found if isinstance(found, dict) else None
 
     async def _has_follower(self) -> bool:
         """Whether caches can be followed; begins to, if need be."""

@@ -73,7 +73,7 @@ class Standing:
         """Its falls; each counts for half after a minute."""
         if not self._falls:
             return 0.0
-        return self._falls * exp2((self._falls_at_s - now_s) / _FALLS_HALF_LIFE_S)
+        return self._falls * exp2(-max(0.0, now_s - self._falls_at_s) / _FALLS_HALF_LIFE_S)
 
     def is_kept_away(self, now_s: float) -> bool:
         """It is too early to take it back."""

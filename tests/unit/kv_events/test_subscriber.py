@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aiohttp import web
 
 from router.clock import now_s
 from router.control.events import subscriber
@@ -45,13 +44,10 @@ class Rig:
         self.core = make_core(0)
         self.counts = Counts()
         self.events = KvEvents(self.core, self.counts, now_s=now_s)
-        self.info: object = {}
-        self.n_asked = 0
 
-    async def server_info(self, request: web.Request) -> web.Response:
-        del request
-        self.n_asked += 1
-        return web.json_response(self.info)
+    def say(self, kv_events: object) -> None:
+        """The replica is asked what it is."""
+        self.events.described("r", {"kv_events": kv_events})
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         try:
@@ -59,7 +55,7 @@ class Rig:
                 while not is_so():  # noqa: ASYNC110  (there is nothing that tells of every change)
                     await asyncio.sleep(0.01)
         except TimeoutError:
-            raise AssertionError((self.n_asked, dict(self.counts.events))) from None
+            raise AssertionError(dict(self.counts.events)) from None
 
     def known(self) -> int | None:
         """The pages that the replica is known to hold; None while it is not believed."""
@@ -70,23 +66,14 @@ class Rig:
 @asynccontextmanager
 async def rig(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
     monkeypatch.setattr(subscriber, "_FOLLOW_S", 0.02)
-    monkeypatch.setattr(subscriber, "_ASK_AGAIN_S", 0.5)
-    monkeypatch.setattr(subscriber, "_ASK_BROKEN_S", 0.1)
     found = Rig()
-    app = web.Application()
-    app.router.add_get("/server_info", found.server_info)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    spec = ReplicaSpec("r", "127.0.0.1", runner.addresses[0][1])
-    found.core.members.join(spec, 0.0)
+    found.core.members.join(ReplicaSpec("r", "127.0.0.1", 30_000), 0.0)
     found.core.members.heard("r", Event.PROBE_OK, 0.0)
     await found.events.start()
     try:
         yield found
     finally:
         await found.events.stop()
-        await runner.cleanup()
 
 
 async def test_a_replica_is_followed_where_it_says_and_left_when_it_is_gone(
@@ -97,11 +84,11 @@ async def test_a_replica_is_followed_where_it_says_and_left_when_it_is_gone(
         publisher.publish(stored([1, 2]))
         other.publish(stored([3]))
         async with rig(monkeypatch) as it:
-            await it.until(lambda: it.n_asked > 1)  # it does not publish, and is asked again
-            it.info = {"kv_events": told(publisher)}
+            it.say(None)  # it does not publish yet
+            it.say(told(publisher))
             await it.until(lambda: it.known() == 2)
             assert it.counts.events["r", "pages-stored"] == 2
-            it.info = {"kv_events": told(other)}  # it moved
+            it.say(told(other))  # it moved
             await it.until(lambda: it.known() == 1)
             it.core.members.leave("r")
             await it.until(lambda: not it.counts.events)
@@ -116,7 +103,7 @@ async def test_what_the_core_forgot_is_told_again(monkeypatch: pytest.MonkeyPatc
     try:
         publisher.publish(stored([1, 2]))
         async with rig(monkeypatch) as it:
-            it.info = {"kv_events": told(publisher)}
+            it.say(told(publisher))
             await it.until(lambda: it.known() == 2)
             it.core.members.heard("r", Event.CONNECT_FAILED, 1.0)
             assert it.known() is None
@@ -131,7 +118,7 @@ async def test_a_thread_that_fails_is_replaced(monkeypatch: pytest.MonkeyPatch) 
     try:
         publisher.publish(stored([1, 2]))
         async with rig(monkeypatch) as it:
-            it.info = {"kv_events": told(publisher)}
+            it.say(told(publisher))
             await it.until(lambda: it.known() == 2)
             follower = it.events._follower
             assert follower is not None
@@ -155,11 +142,11 @@ async def test_without_pyzmq_it_is_said_once_and_nobody_is_followed(
     monkeypatch.setitem(sys.modules, "zmq", None)
     asked = {"publisher": "zmq", "endpoint_port_base": 5_557, "block_size": 64}
     async with rig(monkeypatch) as it:
-        it.info = {"kv_events": asked}
+        it.say(asked)
         await it.until(lambda: "events-unsupported" in caplog.text)
-        it.info = {"kv_events": {**asked, "endpoint_port_base": 5_558}}
-        n_asked = it.n_asked
-        await it.until(lambda: it.n_asked > n_asked + 1)
+        other = {**asked, "endpoint_port_base": 5_558}
+        it.say(other)
+        await it.until(lambda: it.events._endpoints["r"] == tuple(endpoints_of(other, "127.0.0.1")))
         assert caplog.text.count("events-unsupported") == 1
         assert it.known() is None
 
