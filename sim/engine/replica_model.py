@@ -234,13 +234,13 @@ class ReplicaModel:
         )
 
     def report(self, now_s: float) -> LoadReport:
-        """What the engine told last of itself; while idle it tells all the time."""
+        """What the engine told last of itself; while idle it tells each second."""
         scheduler = self._scheduler
         scheduler.run(now_s, sys.maxsize)
         step, reporter = scheduler.step, scheduler.reporter
         if isinstance(step, Stretch):
             reporter.follow(scheduler, step, now_s)
-        return reporter.last(now_s if step is None else None)
+        return reporter.last(now_s if step is None else step.start_s)
 
     def _quiet_until_s(self, step: PrefillStep) -> float:
         """When the prompt that a step cuts, if it goes on, is done at the earliest, or the step ends.

@@ -1,13 +1,14 @@
 """When the engine tells its load, and what it says then: the source of ``/v1/loads``.
 
-As SGLang does, it tells at the end of every prefill step, at every 15th generation step since, and on
-falling idle; in between, a reader sees the last report (``publish_load_snapshot`` in its
+As SGLang does, it tells at the end of every prefill step, at every 15th generation step since, on
+falling idle, and each second while idle; in between, a reader sees the last report (``publish_load_snapshot`` in its
 ``managers/scheduler.py``, with the overlap schedule: a step's result is seen once the next has begun).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from math import floor
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sim.engine.requests import LoadReport
@@ -104,6 +105,7 @@ class Reporter:
 
     def __init__(self) -> None:
         self._said: Said | None = None
+        self._is_idle = False  # when it told the last one
         self._due_step = REPORT_STEPS  # of the stretch in progress, or of the next one
         self._generated_per_s = 0.0
         self._hit_ratio = 0.0
@@ -111,10 +113,10 @@ class Reporter:
         self._recent_hit = self._recent_total = 0
         self._moments: Moments | None = None
 
-    def last(self, idle_s: float | None) -> LoadReport:
-        """The last report; it is of ``idle_s`` where the engine is idle then."""
+    def last(self, idle_until_s: float) -> LoadReport:
+        """The last report; an idle engine repeats its last one each second, until ``idle_until_s``."""
         if self._said is None:
-            return LoadReport(0.0 if idle_s is None else idle_s)
+            return LoadReport(float(floor(idle_until_s)))
         (
             at_s,
             running,
@@ -137,7 +139,7 @@ class Reporter:
         if stretch is not None:
             generated_per_s, moments = _with_steps(moments, *stretch[:4])
         return LoadReport(
-            at_s if idle_s is None else idle_s,
+            at_s + floor(idle_until_s - at_s) if self._is_idle else at_s,
             running,
             waiting,
             waiting_tokens,
@@ -179,6 +181,7 @@ class Reporter:
         which are not allocated before it ends.
         """
         step, pool, waiting = schedule.step, schedule.pool, schedule.waiting
+        self._is_idle = step is None and stretch is None
         pages = pool.tree.pinned_pages + pool.private_pages
         if stretch is not None:
             pages += stretch[4]

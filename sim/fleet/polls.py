@@ -24,7 +24,7 @@ would not change.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil
+from math import ceil, floor
 from typing import TYPE_CHECKING, Final
 
 from router.state.fleet.replica import Description, Observation
@@ -139,19 +139,20 @@ class Polls:
             heard_s = asked_s + self._delay_s
             if heard_s > now_s or (heard_s == now_s and kernel.rank < _DELIVERY):
                 # Asked while it slept, and on its way still: the next is asked when that has come.
-                report = None if poll.idle is None else replace(poll.idle, at_s=asked_s)
+                report = None if poll.idle is None else _repeated(poll.idle, asked_s)
                 kernel.at(heard_s, _DELIVERY, self._hear, (poll, report))
                 return
             if poll.idle is not None:
                 # The last that came while it slept: an idle engine's, of before whatever wakes the poll.
+                report = _repeated(poll.idle, asked_s)
                 idle = Observation(
                     0,
                     0,
                     0,
                     heard_s,
-                    stamp=(asked_s,),
-                    prefill_tokens=poll.idle.total_prefill_uncached_tokens,
-                    prefill_busy_us=int(poll.idle.total_prefill_busy_s * 1e6),
+                    stamp=(report.at_s,),
+                    prefill_tokens=report.total_prefill_uncached_tokens,
+                    prefill_busy_us=int(report.total_prefill_busy_s * 1e6),
                 )
                 self._core.members.observed(poll.replica.replica_id, idle)
         poll.n = n
@@ -247,6 +248,11 @@ class Polls:
             and replica.frozen is None
             and replica.is_idle
         )
+
+
+def _repeated(idle: LoadReport, asked_s: float) -> LoadReport:
+    """An idle engine's report as it repeats it by then, each second."""
+    return replace(idle, at_s=idle.at_s + floor(asked_s - idle.at_s))
 
 
 def _end(poll: Poll) -> None:

@@ -69,7 +69,7 @@ def test_what_is_being_computed_shows_only_at_the_end_of_a_step() -> None:
     prompt = 2 * CHUNK + 1_000
     model.submit(request("a", prompt), 5.0)
     model.submit(request("b", 700, session=2), 5.0)
-    assert model.report(5.0 + 1e-6) == LoadReport(0.0)
+    assert model.report(5.0 + 1e-6) == LoadReport(5.0)  # what it told last, idle, each second
 
     first_s = end_of_step(model)
     told = model.report(first_s)
