@@ -267,4 +267,5 @@ def _description(replica: SimReplica) -> Description:
         profile=replica.facts.name,
         models=(MODEL,),
         reports_cached=True,
+        chunk_tokens=replica.facts.chunk_tokens,
     )

@@ -1,0 +1,97 @@
+"""A scheduler that hangs behind an HTTP server that answers 200: noticed, left, and back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from tests.doubles.engines import MODEL
+from tests.doubles.processes import emulate, end, running
+from tests.doubles.replica_calls import CHAT, hung, new_text, session
+
+if TYPE_CHECKING:
+    from tests.doubles.engines import Member
+
+DICE = random.SystemRandom()
+WAIT_S_MAX = 40.0
+NOTICED_S_MAX = 3.0
+STEP_S_MAX = 2.0
+"""The longest step of the prompts asked here: a fraction of a second on a GPU, at most that on this CPU."""
+
+LATE_S = 1.0
+"""What the machine that runs the tests may add."""
+
+
+def asked(text: str) -> dict[str, Any]:
+    """A short turn."""
+    return {"model": MODEL, "messages": [{"role": "user", "content": text}], "max_tokens": 4}
+
+
+async def replica_state(http: aiohttp.ClientSession, url: str) -> str:
+    """How the router sees one replica."""
+    async with http.get("/fleet") as answer:
+        rows = (await answer.json())["replicas"]
+    return next(str(row["state"]) for row in rows if row["url"] == url)
+
+
+async def until_state(http: aiohttp.ClientSession, url: str, *states: str) -> None:
+    """Wait until the router sees a replica so."""
+    async with asyncio.timeout(WAIT_S_MAX):
+        while await replica_state(http, url) not in states:  # noqa: ASYNC110  (it is only told when asked)
+            await asyncio.sleep(0.05)
+
+
+async def test_what_was_sent_to_a_hung_scheduler_is_served_elsewhere_and_it_returns(
+    plain: Member,
+) -> None:
+    other = emulate("--model", MODEL, time_scale=1.0)
+    try:
+        other.wait_ready()
+        flags = ("--port", "0", "--admin-port", "0", "--health-s", "2")
+        replicas = ("--replica", plain.url, "--replica", other.url)
+        with running("serve", *flags, *replicas) as router:
+            async with (
+                aiohttp.ClientSession(router.url) as http,
+                aiohttp.ClientSession(router.admin_url) as admin,
+                session(plain) as replica,
+            ):
+                key, text = await _session_at(http, plain)
+                await until_state(admin, plain.url, "ready")
+                async with hung(plain, replica) as go_on:
+                    # Its HTTP server goes on answering.
+                    async with replica.get("/v1/loads") as answer:
+                        assert answer.status == 200
+                    loop = asyncio.get_running_loop()
+                    began_s = loop.time()
+                    async with asyncio.timeout(WAIT_S_MAX):
+                        async with http.post(
+                            CHAT, json=asked(text), headers={"x-session-id": key}
+                        ) as answer:
+                            assert answer.status == 200, await answer.text()
+                            assert answer.headers["x-homeport-replica"] in other.url
+                    assert loop.time() - began_s <= NOTICED_S_MAX + STEP_S_MAX + LATE_S
+                    assert await replica_state(admin, plain.url) in ("stalled", "not-ready")
+                    # Others are not even sent there.
+                    began_s = loop.time()
+                    async with http.post(CHAT, json=asked(new_text(DICE, n_bytes=400))) as answer:
+                        assert answer.headers["x-homeport-replica"] in other.url
+                    assert loop.time() - began_s < NOTICED_S_MAX
+                    await go_on()
+                await until_state(admin, plain.url, "ready")
+    finally:
+        end(other)
+
+
+async def _session_at(http: aiohttp.ClientSession, member: Member) -> tuple[str, str]:
+    """A session whose home a replica is, and what it said."""
+    for _ in range(20):
+        key = new_text(DICE, n_bytes=24).replace(" ", "-").strip("-")
+        text = new_text(DICE, n_bytes=2_000)
+        async with http.post(CHAT, json=asked(text), headers={"x-session-id": key}) as answer:
+            assert answer.status == 200, await answer.text()
+            if answer.headers["x-homeport-replica"] in member.url:
+                return key, text
+    raise AssertionError("no session came to live there")
