@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-_SHOWN_TOKENS: Final = 8_192
+_SHOWN_TOKENS: Final = 32_768
 
 
 @dataclass(slots=True, frozen=True)
@@ -29,7 +29,7 @@ class PrefillRate:
 
     @property
     def tokens_per_s(self) -> float:
-        """How fast it computes a cold prompt of 8,192 tokens."""
+        """How fast it computes a cold prompt of 32,768 tokens."""
         return _SHOWN_TOKENS / self.prefill_s(_SHOWN_TOKENS, 0)
 
     def prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
