@@ -60,8 +60,9 @@ async def change(
     http: aiohttp.ClientSession, admin_url: str, urls: list[str], path: Path, seen: Seen
 ) -> None:
     """Let replicas register and be removed in turns, and the file name others each time."""
-    dice = random.Random(0)
+    dice, loop = random.Random(0), asyncio.get_running_loop()
     inside: list[int] = []
+    due_s = loop.time()
     new = path.with_name("new")
     while not seen.is_over.is_set():
         outside = [n for n in range(N_STEADY, N_REPLICAS) if n not in inside]
@@ -72,7 +73,8 @@ async def change(
                 assert answer.status in (200, 201), await answer.text()
             inside.append(n)
             seen.n_joins += 1
-            await asyncio.sleep(CHANGE_S)
+            due_s += CHANGE_S
+            await asyncio.sleep(max(0.0, due_s - loop.time()))
         n = inside.pop(0)
         async with http.delete(f"{admin_url}/replicas/h{n}") as answer:
             assert answer.status == 204, await answer.text()
@@ -80,7 +82,8 @@ async def change(
         kept = [*urls[:N_STEADY], *dice.sample(urls[N_STEADY:], dice.randrange(4))]
         await asyncio.to_thread(new.write_text, rows(kept))
         await asyncio.to_thread(new.replace, path)
-        await asyncio.sleep(CHANGE_S)
+        due_s += CHANGE_S
+        await asyncio.sleep(max(0.0, due_s - loop.time()))
 
 
 @pytest.mark.parametrize(
@@ -117,9 +120,8 @@ async def test_ten_joins_and_leaves_a_second_lose_no_request(
         await asyncio.to_thread(end, replicas)
     assert seen.lost == []
     assert seen.n_served > 10 * length_s
-    assert (
-        min(seen.n_joins, seen.n_leaves) > 5 * length_s
-    )  # ten, on a machine with nothing else to do
+    # Ten a second; in the short run half of that, for a machine that has other things to do.
+    assert min(seen.n_joins, seen.n_leaves) >= (9.8 if length_s > 10.0 else 5.0) * length_s
     assert any(place.startswith("f") for place in seen.places)
     assert any(place.startswith("h") for place in seen.places)
     assert "Traceback" not in said
