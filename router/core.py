@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from router.errors import RouterError
     from router.policy.view import Policy, Ranking
     from router.state.estimate import Estimate
+    from router.state.fleet.candidates import View
     from router.state.fleet.ledger import Entry
     from router.state.fleet.replica import Replica
     from router.state.members.conduct import StateListener
@@ -146,7 +147,7 @@ class RouterCore:
         held, continues_it = guess.cached_tokens, guess.continues
         marks = held.marks(replica.replica_id, replica.holdings)
         back = None
-        if continues_it and pin is not None and home_id == replica.replica_id:
+        if continues_it and pin is not None and pin.served == _place_of(replica):
             back = Return(now_s - pin.used_s, pin.prompt_tokens)
         ticket = Ticket(
             record, facts, request, held, entry, continues_it, replica.spec, marks, back
@@ -175,7 +176,7 @@ class RouterCore:
         pin = self.pins.get(ticket.session_key)
         home_id, model = None if pin is None else pin.home_id, ticket.facts.model
         view = self.fleet.view(ticket.tried, home_id=home_id, model=model)
-        if view.is_empty:
+        if view.is_empty or not self._has_moving(view):
             return False
         request, record = ticket.request, ticket.record
         request.session_inflight = 0
@@ -199,7 +200,12 @@ class RouterCore:
         if ticket.facts.bound_to:
             return False
         tried = (*ticket.tried, ticket.replica_id)
-        return not self.fleet.view(tried, model=ticket.facts.model).is_empty
+        return self._has_moving(self.fleet.view(tried, model=ticket.facts.model))
+
+    def _has_moving(self, view: View) -> bool:
+        """Some candidate does not stand still itself."""
+        found = (self.fleet.get(candidate.replica_id) for candidate in view.candidates)
+        return any(replica is not None and not replica.load.is_lost for replica in found)
 
     def blame(self, ticket: Ticket, error: UpstreamError, now_s: float) -> None:
         """A replica failed a request that is not tried again. Being full is no fault of its health."""
@@ -356,8 +362,15 @@ class RouterCore:
         if facts.session_source is _CHAIN:
             self.tails.move(pin.key, pin.tail, chain[-1], facts.scope)
         pin.tail, pin.tail_segments, pin.place = chain[-1], len(chain), ticket.place
+        pin.served = None if replica is None else _place_of(replica)
         pin.prompt_bytes, pin.prompt_tokens = prompt_bytes, prompt_tokens
         pin.output_tokens = output_tokens
+
+
+def _place_of(replica: Replica) -> tuple[str, int]:
+    """A replica, and how often it has lost all that it held."""
+    holdings = replica.holdings
+    return replica.replica_id, 0 if holdings is None else holdings.epoch
 
 
 def _prefill_of(record: RequestRecord) -> tuple[int, int]:

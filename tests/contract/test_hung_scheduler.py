@@ -30,11 +30,16 @@ def asked(text: str) -> dict[str, Any]:
     return {"model": MODEL, "messages": [{"role": "user", "content": text}], "max_tokens": 4}
 
 
-async def replica_state(http: aiohttp.ClientSession, url: str) -> str:
+async def replica_row(http: aiohttp.ClientSession, url: str) -> dict[str, Any]:
     """How the router sees one replica."""
     async with http.get("/fleet") as answer:
-        rows = (await answer.json())["replicas"]
-    return next(str(row["state"]) for row in rows if row["url"] == url)
+        rows: list[dict[str, Any]] = (await answer.json())["replicas"]
+    return next(row for row in rows if row["url"] == url)
+
+
+async def replica_state(http: aiohttp.ClientSession, url: str) -> str:
+    """Its state."""
+    return str((await replica_row(http, url))["state"])
 
 
 async def until_state(http: aiohttp.ClientSession, url: str, *states: str) -> None:
@@ -58,7 +63,7 @@ async def test_what_was_sent_to_a_hung_scheduler_is_served_elsewhere_and_it_retu
                 aiohttp.ClientSession(router.admin_url) as admin,
                 session(plain) as replica,
             ):
-                key, text = await _session_at(http, plain)
+                key, text = await _session_at(http, admin, plain)
                 await until_state(admin, plain.url, "ready")
                 async with hung(plain, replica) as go_on:
                     # Its HTTP server goes on answering.
@@ -85,13 +90,21 @@ async def test_what_was_sent_to_a_hung_scheduler_is_served_elsewhere_and_it_retu
         end(other)
 
 
-async def _session_at(http: aiohttp.ClientSession, member: Member) -> tuple[str, str]:
-    """A session whose home a replica is, and what it said."""
-    for _ in range(20):
-        key = new_text(DICE, n_bytes=24).replace(" ", "-").strip("-")
-        text = new_text(DICE, n_bytes=2_000)
-        async with http.post(CHAT, json=asked(text), headers={"x-session-id": key}) as answer:
-            assert answer.status == 200, await answer.text()
-            if answer.headers["x-homeport-replica"] in member.url:
-                return key, text
-    raise AssertionError("no session came to live there")
+async def _session_at(
+    http: aiohttp.ClientSession, admin: aiohttp.ClientSession, member: Member
+) -> tuple[str, str]:
+    """A session that lives at a replica whose speed is known by then, and what it says next."""
+    key = new_text(DICE, n_bytes=24).replace(" ", "-").strip("-")
+    place, headers = {"replica": member.url.removeprefix("http://")}, {"x-session-id": key}
+    assumed = (await replica_row(admin, member.url))["prefill_tokens_per_s"]
+    async with http.post(CHAT, json=asked("hello"), headers=headers) as answer:
+        assert answer.status == 200, await answer.text()
+    async with admin.put(f"/sessions/{key}/pin", json=place) as answer:
+        assert answer.status == 200, await answer.text()
+    async with asyncio.timeout(WAIT_S_MAX):
+        while (await replica_row(admin, member.url))["prefill_tokens_per_s"] == assumed:
+            text = asked(new_text(DICE, n_bytes=24_000))
+            async with http.post(CHAT, json=text, headers=headers) as answer:
+                assert answer.status == 200, await answer.text()
+                assert answer.headers["x-homeport-replica"] == place["replica"]
+    return key, new_text(DICE, n_bytes=2_000)

@@ -73,5 +73,5 @@ async def test_an_engine_that_hangs_is_heard_of_and_its_return_too(plain: Member
             assert replica.observed.stamp == stamp
             await go_on()
             # It is asked for its health until that is good, without which it would stay so.
+            await until(lambda: last(journal, *health) is Event.HEALTH_OK)
             await until(lambda: replica.state is State.READY)
-            assert last(journal, *health) is Event.HEALTH_OK

@@ -36,6 +36,7 @@ def _check(core: _Watched, tried: list[str], home_id: str | None, model: str) ->
         serving = [r for r in everyone if not r.serves or model in r.serves]
     ready = [r for r in serving if r.state in (State.READY, State.TRIAL)]
     ready = ready or [r for r in serving if r.state in (State.SUSPECT, State.FULL)]
+    ready = ready or [r for r in serving if r.state is State.STALLED]
     at_home = [r for r in serving if r.replica_id == home_id]
     may = [
         r

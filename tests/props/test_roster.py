@@ -1,7 +1,8 @@
 """Whatever sources and operators say in whatever order, the fleet is what the rules make of it.
 
 1. Who is named by a source that counts is in the fleet, with what the first such source says of it.
-2. Who is named no more drains, and leaves at a tick that finds nothing in flight there, or its time over.
+2. Who is named no more drains, and leaves at a tick that finds nothing in flight there, or its time over: at
+   an operator's deadline, if that comes first.
 3. Named again before that, it stays.
 4. A lease that ends is a source that names no more, but who is named by nobody else leaves at once.
 5. A removal is at once. Sources that go on naming the replica do not count for it until they have
@@ -60,7 +61,9 @@ class Rules:
                 self.inside.add(name)
                 self.leaving.pop(name, None)
             elif name in self.inside:
-                self.leaving.setdefault(name, now_s + LEAVE_S)
+                until_s, _ = self.drained.get(name, (None, False))
+                left_s = LEAVE_S if until_s is None else min(LEAVE_S, max(0.0, until_s - now_s))
+                self.leaving.setdefault(name, now_s + left_s)
 
     def out(self, name: str) -> None:
         self.inside.discard(name)

@@ -1,7 +1,9 @@
 """Whether an engine still makes tokens: ``/health``, asked slowly, and at once when in doubt.
 
 SGLang answers it from output: it takes a second or more, and its time-out when nothing comes. What
-``/ready`` says follows the last such check, so a replica that is not ready is asked until it is.
+``/ready`` says follows the last such check, so a replica that is not ready is asked until it is. One that computes
+is not asked: a prompt of 250,000 tokens makes no output for longer than the time-out, and the check itself
+would make it not ready, for everybody. Whether it moves, its load report tells.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ class HealthCheck:
 
     def consider(self, replica: Replica, *, is_ready: bool, is_doubted: bool) -> None:
         """Begin a check if one is due, sooner in doubt; ``is_ready``: what ``/ready`` just said."""
+        if is_ready and (replica.load.inflight or replica.foreign_inflight):
+            return
         every_s = self._around.health_s
         if is_doubted:
             every_s = min(every_s, _DOUBT_S)

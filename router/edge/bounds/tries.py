@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from router.errors import ConnectFailed, UpstreamProtocol, UpstreamStatus
+from router.errors import ConnectFailed, FirstEventTimeout, UpstreamProtocol, UpstreamStatus
 
 if TYPE_CHECKING:
     from router.edge.bounds.limits import EdgeLimits, RetryLimits
@@ -16,6 +16,10 @@ _SLOTS: Final = 10
 _WINDOW_S: Final = 60.0
 """What counts as recent. Agents' requests take tens of seconds, so those that are lost together
 with a replica arrived within the last minute."""
+
+
+STALLED: Final = FirstEventTimeout("replica-stalled", "a replica does not move")
+"""What a request that leaves a replica that stands still has met with."""
 
 
 class RetryBudget:
@@ -32,13 +36,17 @@ class RetryBudget:
 
     def take(self, now_s: float) -> bool:
         """Whether one more retry is within the budget; it is then counted."""
-        self.turn(now_s)
-        n_asked = self.n_asked + sum([asked for asked, _ in self._past])
-        n_taken = self._n_taken + sum([taken for _, taken in self._past])
-        if n_taken >= self._limits.floor + self._limits.share * n_asked:
+        if not self.has_room(now_s):
             return False
         self._n_taken += 1
         return True
+
+    def has_room(self, now_s: float) -> bool:
+        """Whether one more retry would be within the budget."""
+        self.turn(now_s)
+        n_asked = self.n_asked + sum([asked for asked, _ in self._past])
+        n_taken = self._n_taken + sum([taken for _, taken in self._past])
+        return n_taken < self._limits.floor + self._limits.share * n_asked
 
     def turn(self, now_s: float) -> None:
         """Let time pass, at least a few times a slot: what is a minute old is forgotten."""

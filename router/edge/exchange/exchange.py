@@ -115,6 +115,7 @@ class Exchange:
 
     def _dispatch(self, now_s: float, *, is_new: bool = False) -> None:
         place, limits = self._place, self._door.limits
+        self._is_heard = False
         self._deadline_s = now_s + (limits.first_event_s if place.is_stream else limits.answer_s)
         self._reader = AnswerReader(
             place.dialect,
@@ -360,7 +361,7 @@ class Exchange:
             waited_s = limits.first_event_s if place.is_stream else limits.answer_s
             what = f"No answer from {who(ticket)} in {waited_s:g} s."
             self._fail(FirstEventTimeout("first-event-timeout", what))
-        elif place.may_leave:
+        elif place.may_leave(now_s):
             what = f"{who(ticket)} does not move: its scheduler stands still, or it is gone."
             self._go_elsewhere(FirstEventTimeout("replica-stalled", what))
         elif place.is_stream:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from router.dialect.clients.agents import manners_of
 from router.edge.bounds.holding import Wait, wait_s
-from router.edge.bounds.tries import costs_work, may_go_on, may_have_started, may_repeat
+from router.edge.bounds.tries import STALLED, costs_work, may_go_on, may_have_started, may_repeat
 from router.edge.context import Pressure
 from router.edge.exchange.opening import opened
 from router.errors import Refused, UpstreamStatus
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from router.ticket import Ticket
 
 _ANSWERING: Final = TAKING | KEEPING
+_LOOK_S: Final = 1.0
 
 
 class Move(Enum):
@@ -46,8 +47,8 @@ class Placement:
 
     __slots__ = (
         "_door",
+        "_leaves_s",
         "_manners",
-        "_n_left",
         "_n_started",
         "_request",
         "_request_id",
@@ -73,7 +74,8 @@ class Placement:
         self.dialect = dialect
         self._request = request
         self._manners: Manners | None = None
-        self._n_started = self._n_left = 0
+        self._n_started = 0
+        self._leaves_s = -inf
         self.wait: Wait | None = None
         self.facts: PromptFacts | None = None
         self.ticket: Ticket | None = None
@@ -147,6 +149,7 @@ class Placement:
             door.core.blame(ticket, error, now_s)
             return Move.STAYS
         if door.core.retry(ticket, error, now_s):
+            self.again_s = inf
             return Move.MOVED
         replica = door.core.fleet.get(ticket.replica_id)
         is_there = replica is not None and replica.state in _ANSWERING
@@ -156,16 +159,18 @@ class Placement:
         self.again_s = now_s + door.limits.retry.backoff_s
         return Move.LATER
 
-    @property
-    def may_leave(self) -> bool:
-        """It has not begun where nothing moves, and somebody else may take it; said once a try."""
-        ticket = self.ticket
-        if ticket is None or not ticket.entry.load.is_lost or self._n_left == ticket.n_tries:
+    def may_leave(self, now_s: float) -> bool:
+        """It has not begun where nothing moves, and may go to somebody else; looked at once a second."""
+        ticket, door = self.ticket, self._door
+        if ticket is None or not ticket.entry.load.is_lost or now_s < self._leaves_s:
             return False
-        if not self._door.core.has_elsewhere(ticket):
-            return False
-        self._n_left = ticket.n_tries
-        return True
+        self._leaves_s = now_s + _LOOK_S
+        n_started = self._n_started + 1
+        return (
+            door.core.has_elsewhere(ticket)
+            and may_go_on(door.limits, ticket, STALLED, n_started)
+            and door.budget.has_room(now_s)
+        )
 
     def finish(
         self, outcome: Outcome, *, usage: Usage | None = None, error: RouterError | None = None

@@ -24,7 +24,9 @@ _CEILING_RATIO: Final = 16.0
 _EDGES_S: Final = tuple(30.0 * 2.0**n for n in range(10))
 """Idle times are told apart by these: half a minute to four hours."""
 
-_SAMPLES_MIN: Final = 3.0
+_SAMPLES_MIN: Final = 2.8
+"""Three, of which the older have faded a little."""
+
 _SAMPLES_MEMORY: Final = 0.95
 _LOST_RATIO: Final = 0.5
 

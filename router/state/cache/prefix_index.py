@@ -128,11 +128,13 @@ class Match:
 class Holdings:
     """One replica's nodes, the least recently used first, each with its last use; and their bytes.
 
-    Uses are counted over the index. A node was used no earlier than those below it.
+    Uses are counted over the index. A node was used no earlier than those below it. ``epoch`` counts how
+    often all was lost at once.
     """
 
     capacity_bytes: int
     held_bytes: int = 0
+    epoch: int = 0
     nodes: OrderedDict[Node, int] = field(default_factory=OrderedDict)
 
 
@@ -230,6 +232,9 @@ class PrefixIndex:
 
     def clear(self, replica_id: str) -> None:
         """A replica lost its cache (restart, flush); it keeps its capacity."""
+        holdings = self._holdings.get(replica_id)
+        if holdings is not None:
+            holdings.epoch += 1
         self.lost(replica_id, self._n_uses)
 
     def lost(self, replica_id: str, used: int) -> int:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from router.state.fleet.candidates import Candidate, Eligible
-from router.state.health.table import KEEPING, TAKING
+from router.state.health.table import HOPED_FOR, KEEPING, TAKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,6 +104,9 @@ def may_serve(replica: Serving, model: str) -> bool:
 
 
 def eligible(replicas: Sequence[Serving]) -> list[Serving]:
-    """Those that take any request; if there are none, those that keep their own sessions."""
-    ready = [r for r in replicas if r.state in TAKING]
-    return ready or [r for r in replicas if r.state in KEEPING]
+    """Those that take any request; else those that keep their own sessions; else those that stand still."""
+    for states in (TAKING, KEEPING, HOPED_FOR):
+        found = [r for r in replicas if r.state in states]
+        if found:
+            return found
+    return []

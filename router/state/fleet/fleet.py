@@ -82,7 +82,7 @@ class Fleet:
                 self.set_foreign(replica, 0, 0.0)
             replica.spec = spec
         if spec.capacity_tokens:
-            replica.capacity_tokens = replica.stated_tokens = spec.capacity_tokens
+            replica.stated_tokens = spec.capacity_tokens
         replica.profile = spec.profile or replica.profile
         self.renew(replica, now_s)
         self.follow_wish(replica)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from router.state.cache.keeping import Keeping
@@ -141,6 +142,9 @@ class Replica:
     a policy. ``rate`` tells how long it truly computes, ``prefill_s`` (seconds to prefill so many new tokens
     behind so many cached ones) and ``priced`` what a policy reads of that; who changes rate or weight calls
     ``reprice``. ``replica_id`` is its spec's and never changes.
+    ``capacity_tokens`` is what it is believed to hold, ``stated_tokens`` what it was said to. ``allowance``:
+    requests in flight that it may have while it is on trial or has just come back. ``full_s`` and ``stalled_s`` are
+    when it last became that, ``foreign_s`` when it last told of others' requests.
     """
 
     spec: ReplicaSpec
@@ -155,6 +159,8 @@ class Replica:
     keeping: Keeping = field(default_factory=Keeping)
     allowance: int | None = None
     full_s: float = 0.0
+    stalled_s: float = 0.0
+    foreign_s: float = -inf
     weight: float = 1.0
     capacity_tokens: int = _CAPACITY_TOKENS_UNKNOWN
     stated_tokens: int = _CAPACITY_TOKENS_UNKNOWN
@@ -179,6 +185,7 @@ class Replica:
     counters: Counters = field(default_factory=Counters)
     replica_id: str = field(init=False)
     handicap: float = field(init=False)
+    share: float = field(init=False)
     priced: PrefillRate = field(init=False)
     prefill_s: Callable[[int, int], float] = field(init=False)
 
@@ -189,6 +196,7 @@ class Replica:
     def reprice(self) -> None:
         """Its rate or its weight has changed: what policies read follows."""
         self.handicap = 1.0 / self.weight
+        self.share = self.handicap / self.n_caches  # its ranks compute side by side
         self.priced = self.rate.scaled(self.handicap)
         self.prefill_s = self.priced.prefill_s
 
@@ -215,19 +223,19 @@ class Replica:
     @property
     def prefill_ahead_s(self) -> float:
         """Seconds of prefill ahead of a request that is sent now."""
-        return self.load.backlog_us / 1e6 + self.foreign_backlog_s
+        return (self.load.backlog_us / 1e6 + self.foreign_backlog_s) / self.n_caches
 
     @property
     def backlog_s(self) -> float:
         """The same as a policy reads it: divided by the weight."""
         backlog_s = self.load.backlog_us / 1e6 + self.foreign_backlog_s
-        return backlog_s if self.weight == 1.0 else backlog_s * self.handicap
+        return backlog_s if self.share == 1.0 else backlog_s * self.share
 
     @property
     def backlog_us(self) -> int:
         """That in whole microseconds."""
         backlog_us = self.load.backlog_us + self.foreign_backlog_us
-        return backlog_us if self.weight == 1.0 else int(backlog_us * self.handicap)
+        return backlog_us if self.share == 1.0 else int(backlog_us * self.share)
 
     @property
     def waiting(self) -> int:

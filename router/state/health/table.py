@@ -4,7 +4,8 @@ Only ``ready`` replicas take new sessions. A ``suspect`` one failed a request or
 one turned a request away: both keep the sessions that live there, and take others only when nothing is
 ready. One on ``trial`` failed too often and is tried with a request at a time. ``not-ready`` said so
 itself (it starts, or it drains); ``draining`` was told to; a ``stalled`` one answers over HTTP, but
-its scheduler stands still. These, ``starting`` and ``down`` take nothing.
+its scheduler stands still: it is sent requests only where nobody else is left. ``not-ready``, ``draining``,
+``starting`` and ``down`` replicas take nothing.
 
 What events are made of probes and requests is worked out in ``router.state.health.standing``.
 """
@@ -126,6 +127,10 @@ TAKING: Final = frozenset((State.READY, State.TRIAL))
 
 KEEPING: Final = frozenset((State.SUSPECT, State.FULL))
 """Who takes those of the sessions that live there, and others where nobody else is left."""
+
+
+HOPED_FOR: Final = frozenset((State.STALLED,))
+"""Who takes requests only where nobody else is left: they wait for it to go on, rather than be refused."""
 
 
 def follow(state: State, event: Event) -> State:

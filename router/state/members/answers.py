@@ -47,10 +47,6 @@ def answered(
     counters, believed_tokens = replica.counters, record.predicted_cached_tokens
     if replica.n_caches > 1:
         return False
-    if back is not None and back.last_tokens > _SURPLUS_TOKENS:
-        share = reported_tokens / back.last_tokens
-        if share >= _KEPT_RATIO or share < _GONE_RATIO:
-            replica.keeping.returned(back.idle_s, is_kept=share >= _KEPT_RATIO)
     used = lost_since(
         held,
         marks,
@@ -62,6 +58,12 @@ def answered(
     if used is not None:
         counters.cache_losses += 1
         counters.lost_bytes += index.lost(replica.replica_id, used)
+        if not reported_tokens and replica.holdings is not None:
+            replica.holdings.epoch += 1  # not even the head that all share was there
+    if reported_tokens and back is not None and back.last_tokens > _SURPLUS_TOKENS:
+        share = reported_tokens / back.last_tokens
+        if share >= _KEPT_RATIO or share < _GONE_RATIO:
+            replica.keeping.returned(back.idle_s, is_kept=share >= _KEPT_RATIO)
     return _room(
         replica,
         index.bytes_per_token,

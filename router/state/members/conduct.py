@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from router.errors import ConnectFailed, UpstreamStatus
+from router.state.health.progress import Progress
 from router.state.health.standing import RAMP_END, RAMP_START
 from router.state.health.table import TAKING, Event, State
 
@@ -35,6 +36,8 @@ _FALLEN: Final = frozenset((State.SUSPECT, State.STALLED, State.DOWN))
 _USED: Final = TAKING | {State.FULL}
 _LOST: Final = frozenset((State.STALLED, State.DOWN))
 """Where requests that have not begun should not wait."""
+
+_STILL: Final = frozenset((State.NOT_READY, State.DRAINING))
 
 _CAPACITY_STATUSES: Final = frozenset((429, 503))
 _SERVER_FAULT: Final = 500
@@ -137,16 +140,21 @@ class Conduct:
     def _entered(self, replica: Replica, before: State, now_s: float) -> None:
         """What a new state entails."""
         after, fleet, standing = replica.state, self._fleet, replica.standing
-        replica.load.is_lost = after in _LOST
+        replica.load.is_lost = after in _LOST or (
+            before is State.STALLED
+            and after in _STILL  # it says so, or is told to; it still stands still
+        )
         if after in _FALLEN and before in _USED:
             standing.fell(now_s)
         if after is State.DOWN:
             # The process is gone or hung: what it held in memory will not be there again.
             self._index.clear(replica.replica_id)
             self._beliefs.lost(replica.replica_id)
+            replica.progress = Progress()
             fleet.set_foreign(replica, 0, 0.0)
         elif after is State.STALLED:
             replica.counters.stalls += 1
+            replica.stalled_s = now_s
         elif after is State.FULL:
             replica.full_s = now_s
         self._ramp(replica, before, now_s)

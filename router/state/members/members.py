@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from router.errors import Refused
 from router.state.cache.keeping import Keeping
+from router.state.health.progress import Progress
 from router.state.health.table import Event, State
 from router.state.members.answers import answered
 from router.state.members.conduct import Conduct
@@ -118,16 +119,18 @@ class Members:
             return
         if said.started and replica.started and said.started != replica.started:
             self._index.clear(replica_id)  # another process, behind the same address
-            replica.keeping = Keeping()
+            replica.keeping, replica.progress = Keeping(), Progress()
         replica.started = said.started or replica.started
         if said.capacity_tokens and not replica.spec.capacity_tokens:
             replica.stated_tokens = said.capacity_tokens
-            replica.capacity_tokens = int(said.capacity_tokens * replica.keeping.factor)
         replica.chunk_tokens = said.chunk_tokens
         self._set_start_rate(replica, replica.spec.rate or said.rate)
         replica.profile = replica.spec.profile or said.profile
         self._fleet.describe(replica, said.models, said.adapters)
-        replica.reports_cached, replica.n_caches = said.reports_cached, said.n_caches
+        replica.reports_cached = said.reports_cached
+        if replica.n_caches != said.n_caches:
+            replica.n_caches = said.n_caches
+            self._fleet.set_rate(replica, replica.rate)
         self._set_capacity(replica)
 
     def heard(self, replica_id: str, event: Event, now_s: float) -> State | None:
@@ -205,7 +208,6 @@ class Members:
         if held.knows(replica.replica_id):
             return  # its pages were told: its next ones will be, too
         if answered(replica, record, held, marks, index=self._index, back=back):
-            replica.capacity_tokens = int(replica.stated_tokens * replica.keeping.factor)
             self._set_capacity(replica)
 
     def fed(self, replica_id: str, told: Feeding, now_s: float) -> None:
@@ -260,6 +262,7 @@ class Members:
             self._fleet.set_rate(replica, told)
 
     def _set_capacity(self, replica: Replica) -> None:
-        """The index keeps a replica's capacity in the bytes it counts in."""
+        """What is stated, as far as it has shown itself; the index keeps it in the bytes it counts in."""
+        replica.capacity_tokens = int(replica.stated_tokens * replica.keeping.factor)
         capacity_bytes = int(replica.capacity_tokens * self._index.bytes_per_token)
         replica.holdings = self._index.set_capacity(replica.replica_id, capacity_bytes)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from router.state.members.conduct import Conduct
 
 _WATCHED: Final = TAKING | {State.FULL, State.SUSPECT}
+_LOST: Final = frozenset((State.STALLED, State.DOWN))
+_FOREIGN_S: Final = 10.0
 _IDLE_SLACK_S: Final = 1.5
 """An idle engine tells about once a second; it is asked less often than a busy one."""
 
@@ -24,19 +26,23 @@ def observed(replica: Replica, seen: Observation, *, fleet: Fleet, conduct: Cond
     wait there is the report's, plus what we dispatched since, less what ended since. The last report
     read again changes nothing of that: our share was another when it was made.
     """
-    now_s = seen.seen_s
-    if replica.progress.reported(seen.stamp, now_s):
-        load = replica.load
+    now_s, heard_s = seen.seen_s, seen.heard_s
+    longest_s = _longest_s(replica, now_s)
+    load, is_new = replica.load, replica.progress.reported(seen.stamp, heard_s, longest_s, now_s)
+    if is_new:
+        load.is_lost = load.is_lost and replica.state in _LOST
         load.given_tokens = load.prefill_tokens
         if not load.inflight:
             load.deepest_tokens = 0
         replica.observed = replica.report = seen
         _foreign(replica, seen, fleet)
         _learn(replica, seen, fleet)
+    is_stalled = replica.progress.is_stalled(heard_s, longest_s, now_s)
     if replica.state is State.STALLED:
-        if not _is_stalled(replica, seen.heard_s, now_s):
+        # That less is expected of it, as its requests leave it, is no sign of life.
+        if not is_stalled and (is_new or heard_s > replica.stalled_s):
             conduct.heard(replica, Event.MOVE, now_s)
-    elif replica.state in _WATCHED and _is_stalled(replica, seen.heard_s, now_s):
+    elif is_stalled and replica.state in _WATCHED:
         conduct.heard(replica, Event.STALL, now_s)
 
 
@@ -44,6 +50,7 @@ def _foreign(replica: Replica, seen: Observation, fleet: Fleet) -> None:
     """Only what exceeds our own share is new to the ledger."""
     inflight = seen.running + seen.waiting - seen.ours
     if inflight > 0:
+        replica.foreign_s = seen.seen_s
         reported_s = replica.rate.linear_s * seen.waiting_uncached_tokens
         fleet.set_foreign(replica, inflight, max(0.0, reported_s - seen.ours_backlog_s))
     elif replica.foreign_inflight or replica.foreign_backlog_s:
@@ -56,8 +63,10 @@ def _learn(replica: Replica, seen: Observation, fleet: Fleet) -> None:
         fleet.set_rate(replica, rate)
 
 
-def _is_stalled(replica: Replica, heard_s: float, now_s: float) -> bool:
-    load, is_foreign = replica.load, bool(replica.foreign_inflight)
+def _longest_s(replica: Replica, now_s: float) -> float:
+    """What the longest step may take of all that the replica was given since its last report."""
+    # What we sent before a report was read hides others' requests in it: they are believed for a while.
+    load, is_foreign = replica.load, now_s - replica.foreign_s < _FOREIGN_S
     longest_s = longest_step_s(
         load,
         replica.rate,
@@ -67,4 +76,4 @@ def _is_stalled(replica: Replica, heard_s: float, now_s: float) -> bool:
     )
     if not load.inflight and not is_foreign:
         longest_s += _IDLE_SLACK_S
-    return replica.progress.is_stalled(heard_s, longest_s, now_s)
+    return longest_s

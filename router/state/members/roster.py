@@ -249,7 +249,10 @@ class Roster:
         if told.spec.lease_s is not None:
             told.spec = replace(told.spec, lease_s=None)
             self._members.join(told.spec, now_s)
-        self._members.drain(replica_id, now_s, deadline_s=self._leave_drain_s, leaves=True)
+        left_s, drain = self._leave_drain_s, self._drains.get(replica_id)
+        if drain is not None and drain.until_s is not None:
+            left_s = min(left_s, max(0.0, drain.until_s - now_s))
+        self._members.drain(replica_id, now_s, deadline_s=left_s, leaves=True)
 
     def _follow_drain(self, replica_id: str, told: _Told, offer: Offer, now_s: float) -> None:
         """Let a replica drain, or not, as an operator wants it, else as its source does."""

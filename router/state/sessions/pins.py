@@ -22,7 +22,7 @@ class Pin:
     """One session's home and what is known of its last request.
 
     Home, tokens and times are changed by :class:`Pins` only; the core keeps the rest. ``place`` is where
-    the prefix index has its last prompt, or had it; ``tie`` the last prompt whose pages were learned.
+    the prefix index has its last prompt, or had it; ``served`` by which replica, in which epoch of its cache; ``tie`` the last prompt whose pages were learned.
     ``fixed_id`` is the replica that an operator fixed the session to until ``fixed_until_s``, "" for none.
     """
 
@@ -41,6 +41,7 @@ class Pin:
     tail: int = 0
     tail_segments: int = 0
     place: Node | None = None
+    served: tuple[str, int] | None = None
     tie: Tie | None = None
     away_id: str = ""
     away_count: int = 0

@@ -122,3 +122,47 @@ def test_ages_tell_the_last_use_before_a_time() -> None:
     assert ages.until(0.0) == 0
     assert 57 <= ages.until(300.0) <= 60
     assert ages.until(1e9) >= 97
+
+
+def test_a_restart_and_a_move_teach_no_lifetime() -> None:
+    core = make_core(2)
+    engines = {"r0": Engine(100_000), "r1": Engine(100_000)}
+    chains = {n: HEAD + [1_000 * (n + 1) + k for k in range(20)] for n in range(8)}
+
+    def turn(n: int, now_s: float) -> str:
+        chains[n].append(1_000 * (n + 1) + len(chains[n]))
+        ticket = core.arrive(prompt(chains[n], key=f"s{n}"), now_s)
+        core.began(ticket, now_s)
+        tokens = len(chains[n]) * 1_000
+        cached = (
+            min(engines[ticket.replica_id].ask(chains[n], now_s) * 1_000, tokens - 1) // 64 * 64
+        )
+        core.finish(ticket, Outcome.DONE, now_s, usage=Usage(tokens, 0, cached))
+        return ticket.replica_id
+
+    for n in range(8):
+        turn(n, n / 10)
+        turn(n, n / 10 + 1.0)
+    core.members.heard("r0", Event.CONNECT_FAILED, 5.0)
+    engines["r0"].used.clear()
+    core.members.heard("r0", Event.PROBE_OK, 20.0)
+    for n in range(8):
+        turn(n, 100.0 + n)
+    for n in range(8):
+        core.operating.move(f"s{n}", "r1", 200.0)
+    for n in range(8):
+        turn(n, 300.0 + n)
+    assert [r.keeping.lifetime_s for r in core.fleet.replicas()] == [None, None]
+
+
+def test_a_limit_that_is_edited_does_not_undo_what_was_learned_of_the_room() -> None:
+    core = make_core(1)
+    [replica] = core.fleet.replicas()
+    replica.keeping.factor = 0.3
+    for inflight_max in (4, 5):
+        spec = ReplicaSpec(
+            "r0", "127.0.0.1", 31_000, capacity_tokens=1_000_000, inflight_max=inflight_max
+        )
+        core.members.join(spec, 1.0)
+        assert replica.capacity_tokens == 300_000
+    assert replica.stated_tokens == 1_000_000

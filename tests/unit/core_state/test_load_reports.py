@@ -248,3 +248,133 @@ def test_what_a_profile_says_counts_until_the_counters_say_more() -> None:
     assert replica.is_rate_known
     core.members.described("r0", Description(rate=RATE.scaled(2.0)))
     assert replica.rate == RATE  # what it registered with goes first
+
+
+def test_who_goes_on_by_himself_is_given_as_long_again_but_a_hang_teaches_little() -> None:
+    core = make_core(1)
+    replica = told(core)
+    core.arrive(prompt([1], key="s"), 0.0)
+    stamp, now_s, patience_s = 1.0, 0.0, []
+    report(core, now_s, stamp)
+    for gap_s in (4.0, 4.0, 600.0, 600.0):
+        began_s, noticed_s = now_s, None
+        while now_s < began_s + gap_s:
+            now_s += 0.25
+            report(core, now_s, stamp)
+            if noticed_s is None and replica.state is not State.READY:
+                noticed_s = now_s - began_s
+        patience_s.append(noticed_s)
+        stamp += 1.0
+        report(core, now_s, stamp)
+        replica.state = State.READY  # whatever its record says of coming back
+    first, second, third, fourth = patience_s
+    assert first is not None
+    assert first <= 3.0
+    assert second is None or second > first
+    assert third is not None
+    assert fourth is not None
+    assert third <= 6.0
+    assert fourth <= 12.0
+
+
+def test_a_hung_replica_is_not_taken_back_because_its_requests_have_left_it() -> None:
+    core = make_core(1)
+    replica = told(core)
+    report(core, 0.0, 1.0)
+    ticket = core.arrive(prompt([1], key="s"), 0.1)
+    now_s = 0.1
+    while replica.state is State.READY:
+        now_s += 0.25
+        report(core, now_s, 1.0)
+    core.finish(ticket, Outcome.CLIENT_GONE, now_s)
+    for _ in range(40):
+        now_s += 0.25
+        report(core, now_s, 1.0)
+        assert replica.state is State.STALLED
+    report(core, now_s + 0.25, 2.0)
+    assert replica.state is State.READY
+    assert replica.counters.stalls == 1
+
+
+def test_a_prompt_that_was_wrongly_believed_to_be_cached_is_no_stall() -> None:
+    core = make_core(1)
+    replica = told(core, chunk_tokens=16_384)
+    segments = list(range(1, 245))
+    first = core.arrive(prompt(segments, key="s"), 0.0)
+    core.began(first, 20.0)
+    core.finish(first, Outcome.DONE, 21.0, usage=Usage(first.prompt_tokens, 10, 0))
+    report(core, 22.0, 22.0)
+    again = core.arrive(prompt([*segments, 999], key="s"), 22.5)
+    assert (
+        again.cached_tokens > 240_000
+    )  # all but gone, as it turns out: it computes chunk after chunk
+    now_s, step_s = 22.5, RATE.prefill_s(16_384, 240_000)
+    for stamp in (23.0, 24.0, 25.0):
+        until_s = now_s + step_s
+        while now_s < until_s:
+            now_s += 0.25
+            report(core, now_s, stamp)
+            assert replica.state is State.READY
+
+
+def test_what_others_sent_is_not_forgotten_because_ours_hides_it() -> None:
+    core = make_core(1)
+    replica = told(core, chunk_tokens=16_384)
+    seen = Observation(1, 0, 0, 0.0, 0, 0.0, stamp=(1.0,))
+    core.members.observed("r0", seen)  # another router's request
+    core.arrive(prompt([1, 2, 3], key="s"), 0.5)
+    core.members.observed("r0", Observation(1, 0, 0, 1.0, 1, 0.0, stamp=(2.0,)))
+    for quarter in range(5, 18):
+        report(core, quarter / 4, 2.0)
+    assert replica.state is State.READY
+
+
+def test_an_outage_teaches_nothing_of_the_length_of_steps() -> None:
+    core = make_core(1)
+    replica = told(core)
+    report(core, 0.0, 1.0)
+    report(core, 1.0, 2.0)
+    core.members.heard("r0", Event.CONNECT_FAILED, 2.0)
+    core.members.heard("r0", Event.PROBE_OK, 300.0)
+    report(core, 300.1, 0.5)
+    core.arrive(prompt([1], key="s"), 300.2)
+    now_s = 300.2
+    while replica.state is State.READY:
+        now_s += 0.25
+        report(core, now_s, 0.5)
+    assert now_s - 300.2 < 3.1
+
+
+def test_nobody_leaves_a_replica_for_another_that_stands_still() -> None:
+    core = make_core(2)
+    ticket = core.arrive(prompt([1], key="s"), 0.0)
+    assert core.has_elsewhere(ticket)
+    for name in ("r0", "r1"):
+        core.members.heard(name, Event.STALL, 1.0)
+    assert not core.has_elsewhere(ticket)
+    assert core.arrive(prompt([2], key="t"), 1.0).replica_id in (
+        "r0",
+        "r1",
+    )  # rather than be refused
+
+
+def test_a_stalled_replica_that_says_so_itself_is_still_left() -> None:
+    core = make_core(1)
+    replica = told(core)
+    report(core, 0.0, 1.0)
+    core.members.heard("r0", Event.STALL, 1.0)
+    core.members.heard("r0", Event.PROBE_NOT_READY, 2.0)
+    assert replica.load.is_lost
+    report(core, 3.0, 2.0)
+    assert not replica.load.is_lost
+
+
+def test_ranks_compute_side_by_side() -> None:
+    core = make_core(1)
+    replica = told(core)
+    for n in range(8):
+        core.arrive(prompt([n * 1_000 + k for k in range(100)], key=f"s{n}"), 0.0)
+    alone_s = replica.prefill_ahead_s
+    core.members.described("r0", Description(models=("m",), n_caches=8, rate=RATE))
+    assert replica.prefill_ahead_s == pytest.approx(alone_s / 8)
+    assert replica.backlog_s == pytest.approx(alone_s / 8)
