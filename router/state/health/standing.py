@@ -40,6 +40,12 @@ class Standing:
     _falls: float = 0.0
     _falls_at_s: float = 0.0
     _away_until_s: float = 0.0
+    _n_missed: int = 0
+
+    def probed(self, *, is_answered: bool) -> int:
+        """A readiness probe was answered, or was not; answers how many in a row were not."""
+        self._n_missed = 0 if is_answered else self._n_missed + 1
+        return self._n_missed
 
     def succeeded(self, now_s: float) -> None:
         """A request was answered."""

@@ -29,6 +29,11 @@ _PROBE_OK: Final = Event.PROBE_OK
 _RETURNS: Final = frozenset((Event.PROBE_OK, Event.MOVE))
 """What brings a replica back."""
 
+_PROBED: Final = frozenset((Event.PROBE_OK, Event.PROBE_NOT_READY, Event.PROBE_FAILED))
+_DOUBTED: Final = frozenset((State.SUSPECT, State.STALLED))
+_MISSED_MAX: Final = 3
+"""Probes in a row without an answer, until a replica that is suspect is down."""
+
 _AWAY: Final = frozenset(
     (State.STARTING, State.SUSPECT, State.STALLED, State.NOT_READY, State.DOWN)
 )
@@ -115,6 +120,10 @@ class Conduct:
     def _judged(self, replica: Replica, event: Event, now_s: float) -> Event | None:
         """The event that a fact is for this replica, None if it is none."""
         standing, state = replica.standing, replica.state
+        if event in _PROBED:
+            n_missed = standing.probed(is_answered=event is not Event.PROBE_FAILED)
+            if event is Event.PROBE_FAILED and state in _DOUBTED and n_missed < _MISSED_MAX:
+                return None  # a server that has much to do may be late
         if event in _RETURNS and state in _AWAY:
             if standing.is_kept_away(now_s) and self._fleet.has_takers:
                 # It answers, but that it has done before: down it is not, taken back neither.
@@ -132,12 +141,12 @@ class Conduct:
         after = replica.state
         if after is before:
             return before
-        self._entered(replica, before, now_s)
+        self._entered(replica, before, event, now_s)
         if self._on_change is not None:
             self._on_change(replica.replica_id, before, after, event)
         return before
 
-    def _entered(self, replica: Replica, before: State, now_s: float) -> None:
+    def _entered(self, replica: Replica, before: State, event: Event, now_s: float) -> None:
         """What a new state entails."""
         after, fleet, standing = replica.state, self._fleet, replica.standing
         replica.load.is_lost = after in _LOST or (
@@ -147,8 +156,10 @@ class Conduct:
         if after in _FALLEN and before in _USED:
             standing.fell(now_s)
         if after is State.DOWN:
-            # The process is gone or hung: what it held in memory will not be there again.
-            self._index.clear(replica.replica_id)
+            if event is Event.CONNECT_FAILED:
+                # The process is gone: what it held in memory will not be there again. Of one that is only
+                # silent, what it says of its start when it is back, or its next answer, tells.
+                self._index.clear(replica.replica_id)
             self._beliefs.lost(replica.replica_id)
             replica.progress = Progress()
             fleet.set_foreign(replica, 0, 0.0)
