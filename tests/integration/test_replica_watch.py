@@ -128,6 +128,7 @@ async def test_a_replica_that_was_gone_is_asked_anew_and_told_again() -> None:
 
 async def test_the_health_check_is_asked_at_once_in_doubt_and_beside_the_rounds() -> None:
     engine = Engine()
+    engine.row["num_running_reqs"] = 0
     engine.silent = {"/health"}
     async with watched(engine) as seen:
         await engine.rounds(3)
@@ -152,6 +153,7 @@ async def test_what_a_health_check_tells(
     ready: bytes | int, health: bytes | int, event: Event | None
 ) -> None:
     engine = Engine()
+    engine.row["num_running_reqs"] = 0
     engine.answers |= {"/ready": ready, "/health": health}
     seen = Watched(health_s=0.01)
     async with ScriptedReplica(engine.script) as replica:
@@ -163,6 +165,21 @@ async def test_what_a_health_check_tells(
             await engine.wait_for(lambda: engine.count("/health") >= 2)
             kinds = {Event.HEALTH_OK, Event.HEALTH_FAILED} - {event}
             assert not any(seen.heard(kind) for kind in kinds)
+        finally:
+            await seen.probes.stop()
+
+
+async def test_who_computes_is_not_asked_for_his_health() -> None:
+    engine = Engine()
+    seen = Watched(health_s=0.01)
+    async with ScriptedReplica(engine.script) as replica:
+        seen.join("r", replica.port)
+        try:
+            await seen.probes.start()
+            await engine.rounds(4)
+            assert engine.count("/health") == 0
+            engine.row["num_running_reqs"] = 0
+            await engine.wait_for(lambda: engine.count("/health") > 0)
         finally:
             await seen.probes.stop()
 
