@@ -43,6 +43,7 @@ class Work(Protocol):
     """What is read of a replica's load: ``router.state.fleet.ledger`` says what these are."""
 
     inflight: int
+    decoding: int
     given_tokens: int
     deepest_tokens: int
 
@@ -127,7 +128,7 @@ def longest_step_s(
 
     ``is_foreign``: others have sent it requests, too, of which only their number is known.
     """
-    step_s = _GENERATION_STEPS * _GENERATION_STEP_S if load.inflight or is_foreign else 0.0
+    step_s = _GENERATION_STEPS * _GENERATION_STEP_S if load.decoding or is_foreign else 0.0
     # How much of a prompt is cached may be believed wrongly: a step may be a whole chunk of the longest.
     deepest = load.deepest_tokens
     new_tokens = deepest if load.given_tokens else 0
