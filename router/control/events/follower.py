@@ -143,9 +143,8 @@ class Follower:
         try:
             self._lines[key] = Line(self._context, key, endpoint, self._deliver, self._count)
         except zmq.ZMQError as failure:
-            _log.warning(
-                "events-unreachable replica=%s url=%s (%s)", key[0], endpoint.live, failure
-            )
+            said = (key[0], endpoint.live, f"{failure}")
+            _log.warning("events-unreachable replica=%s url=%r reason=%r", *said)
 
     def _close(self, key: Key) -> None:
         line = self._lines.pop(key, None)

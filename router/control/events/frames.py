@@ -28,7 +28,6 @@ _MEDIA: Final = {
 }
 """A medium that is shared by several replicas says nothing of one of them."""
 
-_ANY_HOST: Final = ("*", "0.0.0.0", "[::]", "::")  # noqa: S104  (what publishers call all addresses)
 _PORT_MAX: Final = 65_535
 _PAGE_TOKENS_MAX: Final = 65_536
 
@@ -111,7 +110,8 @@ def sequence_of(frame: bytes) -> int | None:
 def endpoints_of(told: object, host: str) -> Sequence[Endpoint]:
     """Where a replica at ``host`` says that it publishes, one for each cache; none if it does not.
 
-    ``told`` is its ``/server_info``'s ``kv_events``, which may be anything.
+    ``told`` is its ``/server_info``'s ``kv_events``, which may be anything. The host it names is one to
+    listen on, mostly a wildcard, and could be anybody's: it is followed at its own.
     """
     if not isinstance(told, dict) or told.get("publisher") != "zmq":
         return ()
@@ -120,15 +120,14 @@ def endpoints_of(told: object, host: str) -> Sequence[Endpoint]:
     n_ranks = _number(told, "dp_size", RANKS_MAX) if "dp_size" in told else 1
     if not (page_tokens and base and n_ranks) or base + n_ranks - 1 > _PORT_MAX:
         return ()
-    named, topic = told.get("endpoint_host"), told.get("topic")
-    is_named = isinstance(named, str) and named.strip() and named not in _ANY_HOST
-    at = str(named) if is_named else (f"[{host}]" if ":" in host else host)
+    topic = told.get("topic")
+    at = f"[{host}]" if ":" in host else host
     replay = _number(told, "replay_endpoint_port_base", _PORT_MAX - n_ranks + 1)
     return [
         Endpoint(
             f"tcp://{at}:{base + rank}",
             f"tcp://{at}:{replay + rank}" if replay else "",
-            topic.encode() if isinstance(topic, str) else b"",
+            topic.encode(errors="replace") if isinstance(topic, str) else b"",
             page_tokens,
             rank,
             n_ranks,

@@ -276,3 +276,14 @@ def test_a_story_that_was_forgotten_is_told_again(reader: Reader, publisher: Pub
     reader.until(lambda: reader.holds(1, 2))
     reader.follower.leave(KEY)
     reader.follower.leave(("nobody", 0))
+
+
+def test_an_address_that_is_none_is_logged_in_one_line(
+    reader: Reader, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = publisher.endpoint()._replace(live="tcp://x\nforged: line:1")
+    reader.follower.follow(("bad", 0), bad)
+    followed(reader, publisher)  # wishes are seen to in order
+    (message,) = (r.getMessage() for r in caplog.records if "events-unreachable" in r.message)
+    assert "\n" not in message
+    assert r"url='tcp://x\nforged: line:1'" in message

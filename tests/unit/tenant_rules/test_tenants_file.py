@@ -98,7 +98,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
     ("text", "said"),
     [
         ("[tenants.a]\ninflight_max = " + "9" * 5_000, "not TOML: .*5000 digits"),
-        ("tenants = " + "[" * 5_000, "nested too deeply"),
+        ("tenants = " + "[" * 5_000, "is nested too deeply"),
     ],
 )
 def test_what_python_cannot_hold_is_refused(text: str, said: str) -> None:
