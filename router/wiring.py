@@ -261,7 +261,8 @@ class Router:
                 await self._events.start()
             tls = self._tls.context if self._tls and self._settings.tls.control else None
             host, port = self._settings.admin_host, self._settings.admin_port
-            admin_port = await self.api.start(host, port, tls)
+            handshake_s = self._settings.tls.handshake_s
+            admin_port = await self.api.start(host, port, tls, handshake_s)
             port = await self.door.start(self._settings.host, self._settings.port)
         except BaseException:
             await self.stop()
