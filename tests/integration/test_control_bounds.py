@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import select
 import signal
 import socket
 import time
@@ -12,7 +12,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from aiohttp import web
 
+from router.control.api.listening import Listener
+from tests.doubles.discovered import until
 from tests.doubles.processes import Running, running
 
 if TYPE_CHECKING:
@@ -75,15 +78,28 @@ def test_one_connection_too_many_is_closed_at_once(router: Running) -> None:
             assert rest(next_).startswith(b"HTTP/1.1 200 ")
 
 
-def test_answers_that_nobody_takes_are_given_up(router: Running) -> None:
-    with opened(router) as greedy:
-        greedy.settimeout(1.0)
-        with contextlib.suppress(TimeoutError):
-            for _ in range(2_000):
-                greedy.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: h\r\n\r\n")
-        hung_up = select.poll()
-        hung_up.register(greedy, 0)  # errors and hang-ups alone: nothing is read
-        assert hung_up.poll(WAIT_S_MAX * 1_000)
+async def test_an_answer_that_nobody_takes_is_given_up() -> None:
+    async def large(_: web.Request) -> web.Response:
+        return web.Response(body=bytes(32 << 20))
+
+    listener = Listener(answer_s=0.2)
+    app = web.Application(middlewares=(listener.middleware,))
+    app.router.add_get("/", large)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    await runner.setup()
+    server = runner.server
+    assert server is not None
+    port = await listener.start(server, "127.0.0.1", 0, tls=None, handshake_s=1.0)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nhost: h\r\n\r\n")
+        await reader.readexactly(1)  # the answer has begun
+        await until(lambda: not server.connections)
+        assert len(await reader.read(-1)) < 32 << 20
+        writer.close()
+    finally:
+        listener.stop()
+        await runner.cleanup()
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /", HALF_BODY])
