@@ -31,6 +31,7 @@ from router.edge.entry.credentials import EdgeSecurity, ReplicaKeys
 from router.edge.server import FrontDoor
 from router.framing.forwarding import ForwardingRules
 from router.guards import replica_tls, server_tls, tenants_gate, watched_files
+from router.lookup import Lookups
 from router.obs.access import AccessLog
 from router.obs.logs import configure, is_logged, state_changed
 from router.obs.metrics import Counts, RouterMetrics
@@ -192,8 +193,10 @@ class Router:
         )
         self._events = _kv_events(settings, self.core, counts, to_replicas)
         options = replace(dialect_options(settings), adapter_of=names.adapter_of)
+        self._lookups = lookups = Lookups()
         self.door = FrontDoor(
             core=self.core,
+            lookups=lookups,
             dialects=dialects(options),
             names=names,
             engine_paths=settings.engine_paths,
@@ -218,6 +221,7 @@ class Router:
             health_s=settings.health_s,
             api_key=api_key,
             tls=to_replicas,
+            lookups=lookups,
             counts=counts.probes,
             on_described=None if self._events is None else self._events.described,
         )
@@ -285,6 +289,7 @@ class Router:
         if self._events is not None:
             await self._events.stop()
         await self.api.stop()
+        self._lookups.close()
         if self._access is not None:
             self._access.flush()
         if self._recorder is not None:
