@@ -6,7 +6,7 @@ Token ids are skipped as a frame is decoded: of each page only its number is kep
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from router.state.cache.feeds import RANKS_MAX
 from router.state.cache.pages import Change, Kind, Medium
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 SEQUENCE_BYTES: Final = 8
 END: Final = (-1).to_bytes(SEQUENCE_BYTES, "big", signed=True)
@@ -30,6 +30,8 @@ _MEDIA: Final = {
 
 _PORT_MAX: Final = 65_535
 _PAGE_TOKENS_MAX: Final = 65_536
+EVENTS_MAX: Final = 65_536
+"""In one step: one that evicts a long prompt, a page at a time, has fewer."""
 
 
 class Endpoint(NamedTuple):
@@ -69,7 +71,7 @@ class _Cleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type", gc=Fals
 
 class _Batch(msgspec.Struct, array_like=True, gc=False):
     ts: float
-    events: list[_Stored | _Removed | _Cleared]
+    events: Annotated[list[_Stored | _Removed | _Cleared], msgspec.Meta(max_length=EVENTS_MAX)]
 
 
 _decode: Final = msgspec.msgpack.Decoder(_Batch).decode
@@ -98,6 +100,26 @@ def read_frame(payload: bytes, page_tokens: int) -> Frame | None:
     except (msgspec.DecodeError, RecursionError, OverflowError):
         return None
     return Frame(batch.ts, changes, n_skipped)
+
+
+def portions(changes: list[Change], pages_max: int) -> Iterator[list[Change]]:
+    """The same changes in order, in portions of at most so many pages; each change counts as one more."""
+    portion: list[Change] = []
+    n_left = pages_max
+    for change in changes:
+        rest = change
+        while len(rest.pages) >= n_left:
+            if n_left > 1:
+                head, tail = rest.pages[: n_left - 1], rest.pages[n_left - 1 :]
+                portion.append(rest._replace(pages=head))
+                is_chain = rest.kind is Kind.STORED
+                rest = rest._replace(pages=tail, parent=head[-1] if is_chain else None)
+            yield portion
+            portion, n_left = [], pages_max
+        portion.append(rest)
+        n_left -= len(rest.pages) + 1
+    if portion:
+        yield portion
 
 
 def sequence_of(frame: bytes) -> int | None:
