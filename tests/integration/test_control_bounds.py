@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import signal
 import socket
 import time
@@ -14,7 +15,15 @@ import httpx2
 import pytest
 from aiohttp import web
 
+from router.clock import now_s
+from router.control.api.changes import Changes
+from router.control.api.guard import Guard
 from router.control.api.listening import Listener
+from router.control.api.server import ControlApi
+from router.core import RouterCore
+from router.obs.metrics import Counts, RouterMetrics
+from router.policy import registry
+from router.state.members.roster import Roster
 from tests.doubles.discovered import until
 from tests.doubles.processes import Running, running
 
@@ -135,3 +144,35 @@ def test_a_client_that_asks_first_is_told_to_go_on(router: Running) -> None:
         assert connection.recv(65_536).startswith(b"HTTP/1.1 100 ")
         connection.sendall(b"{}")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_a_fault_of_the_router_is_told_in_the_shape_of_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def is_ready() -> bool:
+        raise KeyError("no such thing")
+
+    core = RouterCore(registry.make("home"), random.Random(0))
+    counts = Counts()
+    roster = Roster(core.members, core.fleet, leave_drain_s=1.0)
+    api = ControlApi(
+        core,
+        roster,
+        policy="home",
+        metrics=RouterMetrics(core, counts),
+        now_s=now_s,
+        is_ready=is_ready,
+        on_membership=lambda: None,
+        guard=Guard(None, is_metrics_open=True),
+        changes=Changes(counts.operator_changes, now_s),
+    )
+    port = await api.start("127.0.0.1", 0)
+    try:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
+            answer = await client.get("/readyz")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+            assert "KeyError" not in answer.text
+            assert "KeyError: 'no such thing'" in caplog.text
+            assert (await client.get("/healthz")).status_code == 200
+    finally:
+        await api.stop()
