@@ -162,6 +162,11 @@ def _access_log() -> AccessLog:
     return AccessLog(lambda delay_s, call: asyncio.get_running_loop().call_later(delay_s, call))
 
 
+def _model_names(settings: Settings, core: RouterCore) -> ModelNames:
+    aliases = dict(alias.split("=", 1) for alias in settings.aliases)
+    return ModelNames(core.fleet, aliases=aliases, default_model=settings.default_model)
+
+
 def _kv_events(
     settings: Settings, core: RouterCore, counts: Counts, tls: ssl.SSLContext | None
 ) -> KvEvents | None:
@@ -186,11 +191,7 @@ class Router:
         self.files = Reloader(
             [*watched_files(settings, gate, self._tls), *self.discovery.watched], counts
         )
-        names = ModelNames(
-            self.core.fleet,
-            aliases=dict(alias.split("=", 1) for alias in settings.aliases),
-            default_model=settings.default_model,
-        )
+        names = _model_names(settings, self.core)
         self._events = _kv_events(settings, self.core, counts, to_replicas)
         options = replace(dialect_options(settings), adapter_of=names.adapter_of)
         self._lookups = lookups = Lookups()
