@@ -31,6 +31,7 @@ from router.edge.entry.credentials import EdgeSecurity, ReplicaKeys
 from router.edge.server import FrontDoor
 from router.framing.forwarding import ForwardingRules
 from router.guards import replica_tls, server_tls, tenants_gate, watched_files
+from router.lookup import Lookups
 from router.obs.access import AccessLog
 from router.obs.logs import configure, is_logged, state_changed
 from router.obs.metrics import Counts, RouterMetrics
@@ -161,6 +162,11 @@ def _access_log() -> AccessLog:
     return AccessLog(lambda delay_s, call: asyncio.get_running_loop().call_later(delay_s, call))
 
 
+def _model_names(settings: Settings, core: RouterCore) -> ModelNames:
+    aliases = dict(alias.split("=", 1) for alias in settings.aliases)
+    return ModelNames(core.fleet, aliases=aliases, default_model=settings.default_model)
+
+
 def _kv_events(
     settings: Settings, core: RouterCore, counts: Counts, tls: ssl.SSLContext | None
 ) -> KvEvents | None:
@@ -185,15 +191,13 @@ class Router:
         self.files = Reloader(
             [*watched_files(settings, gate, self._tls), *self.discovery.watched], counts
         )
-        names = ModelNames(
-            self.core.fleet,
-            aliases=dict(alias.split("=", 1) for alias in settings.aliases),
-            default_model=settings.default_model,
-        )
+        names = _model_names(settings, self.core)
         self._events = _kv_events(settings, self.core, counts, to_replicas)
         options = replace(dialect_options(settings), adapter_of=names.adapter_of)
+        self._lookups = lookups = Lookups()
         self.door = FrontDoor(
             core=self.core,
+            lookups=lookups,
             dialects=dialects(options),
             names=names,
             engine_paths=settings.engine_paths,
@@ -218,6 +222,7 @@ class Router:
             health_s=settings.health_s,
             api_key=api_key,
             tls=to_replicas,
+            lookups=lookups,
             counts=counts.probes,
             on_described=None if self._events is None else self._events.described,
         )
@@ -261,7 +266,8 @@ class Router:
                 await self._events.start()
             tls = self._tls.context if self._tls and self._settings.tls.control else None
             host, port = self._settings.admin_host, self._settings.admin_port
-            admin_port = await self.api.start(host, port, tls)
+            handshake_s = self._settings.tls.handshake_s
+            admin_port = await self.api.start(host, port, tls, handshake_s)
             port = await self.door.start(self._settings.host, self._settings.port)
         except BaseException:
             await self.stop()
@@ -284,6 +290,7 @@ class Router:
         if self._events is not None:
             await self._events.stop()
         await self.api.stop()
+        self._lookups.close()
         if self._access is not None:
             self._access.flush()
         if self._recorder is not None:

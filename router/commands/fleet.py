@@ -9,7 +9,15 @@ import typer
 
 from router.commands import running
 from router.commands.desk import Desk, add, add_change
-from router.commands.values import duration, in_words, limit, weight
+from router.commands.values import (
+    deadline,
+    duration,
+    in_words,
+    limit,
+    pin_time,
+    replica_name,
+    weight,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +137,10 @@ async def _add(  # noqa: PLR0917  (typer's way: one parameter a flag)
         str, typer.Argument(metavar="REPLICA_URL", help="such as http://10.0.0.7:30000")
     ],
     replica_id: Annotated[
-        str | None, typer.Option("--id", metavar="NAME", help="its id; host:port if not given")
+        str | None,
+        typer.Option(
+            "--id", metavar="NAME", parser=replica_name, help="its id; host:port if not given"
+        ),
     ] = None,
     inflight_max: Annotated[
         int | None, typer.Option("--limit", metavar="N", help="requests in flight at most", min=1)
@@ -164,12 +175,13 @@ async def _remove(desk: Desk, replica: _Replica) -> None:
 async def _drain(
     desk: Desk,
     replica: _Replica,
-    deadline: Annotated[
+    deadline_s: Annotated[
         float | None,
         typer.Option(
+            "--deadline",
             metavar="TIME",
-            parser=duration,
-            help="remove it then (5m, 1h), whatever still runs there",
+            parser=deadline,
+            help="remove it then (5m, 1h; 1d at most), whatever still runs there",
         ),
     ] = None,
     *,
@@ -188,12 +200,14 @@ async def _drain(
 
     It stays and drains until it is undrained, unless --remove or --deadline says otherwise.
     """
-    body = {"deadline_s": deadline, "remove": remove}
+    if wait_max is not None and not wait:
+        raise typer.BadParameter("says how long --wait waits; add --wait", param_hint="--wait-max")
+    body = {"deadline_s": deadline_s, "remove": remove}
     answer = await desk.client.call("POST", "replicas", replica, "drain", body=body)
     if not wait:
         end = "once nothing is in flight, it is removed" if remove else "it stays until undrained"
-        if deadline is not None:
-            last = f"in {in_words(deadline)} at the latest"
+        if deadline_s is not None:
+            last = f"in {in_words(deadline_s)} at the latest"
             end = f"{end}, {last}" if remove else f"it is removed {last}"
         desk.show(answer, f"{replica} is draining, {answer['inflight']} in flight; {end}")
         return
@@ -290,7 +304,12 @@ async def _pin(
     replica: _Replica,
     for_s: Annotated[
         float | None,
-        typer.Option("--for", metavar="TIME", parser=duration, help="unpin it after that (1h, 2d)"),
+        typer.Option(
+            "--for",
+            metavar="TIME",
+            parser=pin_time,
+            help="unpin it after that (1h, 2d; 30d at most)",
+        ),
     ] = None,
 ) -> None:
     """Send a session to one replica, whatever it costs. While that cannot take it, it goes elsewhere.

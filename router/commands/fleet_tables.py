@@ -14,7 +14,7 @@ from router.commands.values import in_words, ratio, tokens
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import OverflowMethod, RenderableType
 
 _STYLES: Final = {
     "ready": "green",
@@ -28,6 +28,16 @@ _STYLES: Final = {
 }
 
 
+def printable(text: str) -> str:
+    """The text without what would steer the terminal: each such character is shown as ``\ufffd``."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def _text(text: object, *, style: str = "", overflow: OverflowMethod | None = None) -> Text:
+    """A cell: names are replicas' and clients' own, and may hold anything."""
+    return Text(printable(str(text)), style=style, overflow=overflow)
+
+
 def fleet_table(fleet: dict[str, Any]) -> RenderableType:
     """All replicas, one a line, and the sums below."""
     rows = fleet["replicas"]
@@ -39,9 +49,9 @@ def fleet_table(fleet: dict[str, Any]) -> RenderableType:
     )
     for row in rows:
         table.add_row(
-            Text(row["id"]),
-            Text(_state(row), style=_STYLES.get(row["state"], "")),
-            Text(sources(row)),
+            _text(row["id"]),
+            _text(_state(row), style=_STYLES.get(row["state"], "")),
+            _text(sources(row)),
             f"{row['weight']:g}",
             f"{row['inflight']}/{_or_none(row['inflight_max'])}",
             in_words(row["backlog_s"]),
@@ -52,7 +62,7 @@ def fleet_table(fleet: dict[str, Any]) -> RenderableType:
             ratio(row["cached_tokens_total"], row["prompt_tokens_total"]),
             "-" if row["load"] is None else f"{in_words(row['load']['age_s'])} ago",
         )
-    return Group(table, Text(_sums(fleet)))
+    return Group(table, _text(_sums(fleet)))
 
 
 def _sums(fleet: dict[str, Any]) -> str:
@@ -86,7 +96,7 @@ def replica_sheet(row: dict[str, Any], sessions: Sequence[dict[str, Any]]) -> Re
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for key, value in _flat(row):
-        table.add_row(Text(key), Text(_cell(key, value)))
+        table.add_row(_text(key), _text(_cell(key, value)))
     if not sessions:
         return table
     return Group(
@@ -98,6 +108,9 @@ def _flat(row: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     for key, value in row.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
+            for number, entry in enumerate(value):
+                yield f"{prefix}{key}.{number}", _facts(entry, list(entry))
         else:
             yield f"{prefix}{key}", value
 
@@ -107,6 +120,8 @@ def _cell(key: str, value: object) -> str:
         return "-"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "-"
+    if isinstance(value, float) and key.endswith("_per_s"):
+        return f"{value:,.0f} per s"
     if isinstance(value, float) and key.endswith("_s"):
         return in_words(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -121,9 +136,9 @@ def sessions_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
     table = _table(("session", "home", "pinned to"), ("requests", "prompt", "age", "idle"))
     for row in rows:
         table.add_row(
-            Text(row["key"], overflow="fold"),
-            Text(row["home"]),
-            Text(row["pinned"] or "-"),
+            _text(row["key"], overflow="fold"),
+            _text(row["home"]),
+            _text(row["pinned"] or "-"),
             f"{row['requests']:,}",
             tokens(row["prompt_tokens"]),
             in_words(row["age_s"]),
@@ -139,16 +154,16 @@ def session_sheet(view: dict[str, Any]) -> RenderableType:
     table.add_column(overflow="fold")
     for key, value in view.items():
         if key != "decisions":
-            table.add_row(Text(key), Text(_cell(key, value)))
+            table.add_row(_text(key), _text(_cell(key, value)))
     decisions = _table(
         ("replica", "reason", "outcome"), ("ago", "prompt", "predicted", "cached", "ttft", "price")
     )
     for row in reversed(view["decisions"]):
         price = row["prices"].get(row["replica"])
         decisions.add_row(
-            Text(row["replica"]),
-            Text(row["reason"]),
-            Text(row["error"] or row["outcome"] or "runs"),
+            _text(row["replica"]),
+            _text(row["reason"]),
+            _text(row["error"] or row["outcome"] or "runs"),
             in_words(-row["at_s"]),
             tokens(row["reported_prompt_tokens"] or row["prompt_tokens"]),
             tokens(row["predicted_cached_tokens"]),
@@ -169,11 +184,11 @@ def changes_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
         keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
         table.add_row(
             in_words(row["age_s"]),
-            row["event"],
-            Text(row["replica"] or row["session"] or "-", overflow="fold"),
-            *(Text(_facts(facts, keys), overflow="fold") for facts in (before, after)),
-            Text(row["who"], overflow="fold"),
-            Text(row["why"] or "-", overflow="fold"),
+            _text(row["event"]),
+            _text(row["replica"] or row["session"] or "-", overflow="fold"),
+            *(_text(_facts(facts, keys), overflow="fold") for facts in (before, after)),
+            _text(row["who"], overflow="fold"),
+            _text(row["why"] or "-", overflow="fold"),
         )
     return table
 

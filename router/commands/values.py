@@ -10,6 +10,7 @@ import typer
 
 _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _PART: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)([smhd])")
+_NAME: Final = re.compile(r"[A-Za-z0-9._:\[\]-]{1,128}")
 _WEIGHTS: Final = (0.01, 100.0)
 _LIMIT_MAX: Final = 100_000
 
@@ -27,6 +28,44 @@ def duration(text: str) -> float:
     if not total_s:
         raise typer.BadParameter(f"{text!r} is no time at all; write 30s, 5m, 1h30m or 2d")
     return total_s
+
+
+def _within(text: str, least: str, most: str) -> float:
+    total_s = duration(text)
+    if not duration(least) <= total_s <= duration(most):
+        raise typer.BadParameter(f"{text!r} is not from {least} to {most}")
+    return total_s
+
+
+def deadline(text: str) -> float:
+    """Seconds until a drain ends by removal.
+
+    Raises:
+        typer.BadParameter: it is no duration of a day at most.
+    """
+    return _within(text, "0.001s", "1d")
+
+
+def pin_time(text: str) -> float:
+    """Seconds for which a session is pinned.
+
+    Raises:
+        typer.BadParameter: it is no duration from a second to 30 days.
+    """
+    return _within(text, "1s", "30d")
+
+
+def replica_name(text: str) -> str:
+    """A replica's id.
+
+    Raises:
+        typer.BadParameter: it has other characters than ids have, or too many.
+    """
+    if not _NAME.fullmatch(text):
+        raise typer.BadParameter(
+            f"{text[:80]!r} is no id; use 1 to 128 letters, digits and . _ - : [ ]"
+        )
+    return text
 
 
 def weight(text: str) -> float:

@@ -1,7 +1,7 @@
 """Files that are read again when they change: tenants, certificates.
 
 A change is seen by the file's identity and times, once a second, or told by SIGHUP. What cannot be
-used is logged in one line and changes nothing.
+used is logged in one line and changes nothing; whatever is wrong with it, the files are looked at again.
 """
 
 from __future__ import annotations
@@ -120,15 +120,14 @@ class Reloader:
     async def _reload(self, group: Watched) -> None:
         counts = self._counts
         try:
-            found = await asyncio.to_thread(group.read)
-        except ConfigError as failure:
+            said = group.use(await asyncio.to_thread(group.read))
+        except Exception as failure:  # noqa: BLE001  (a file that nobody thought of must not end the watch)
             counts.reloads[group.name, "refused"] += 1
             counts.unusable_files[group.name] = True
-            _log.warning(
-                "reload-refused files=%s kept=previous reason=%r", group.name, f"{failure}"
-            )
+            is_told = isinstance(failure, ConfigError)
+            reason = f"{failure}" if is_told else f"{type(failure).__name__}: {failure}"[:300]
+            _log.warning("reload-refused files=%s kept=previous reason=%r", group.name, reason)
             return
-        said = group.use(found)
         counts.reloads[group.name, "done"] += 1
         counts.unusable_files[group.name] = False
         _log.info("reloaded files=%s %s", group.name, said)

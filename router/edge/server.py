@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from router.dialect.base import Dialect
     from router.edge.bounds.limits import EdgeLimits
     from router.edge.context import Observer, Tying
+    from router.lookup import Lookups
 
 _BACKLOG = 1024
 _FAREWELL_S = 1.0
@@ -52,8 +53,12 @@ class FrontDoor:
         names: ModelNames | None = None,
         engine_paths: Sequence[str] = (),
         tying: Tying | None = None,
+        lookups: Lookups | None = None,
     ) -> None:
-        """``names`` resolves models, without aliases if not given; ``engine_paths`` are let through."""
+        """``names`` resolves models, without aliases if not given; ``engine_paths`` are let through.
+
+        ``lookups`` finds replicas' addresses.
+        """
         assert dialects, "a front door without a dialect serves nothing"
         security = security or EdgeSecurity()
         self._door = Door(
@@ -63,7 +68,7 @@ class FrontDoor:
             limits=limits,
             observer=observer,
             now_s=now_s,
-            pool=UpstreamPool(limits, security.replica_tls),
+            pool=UpstreamPool(limits, security.replica_tls, lookups),
             gate=security.gate,
             keys=security.keys,
             tying=tying,

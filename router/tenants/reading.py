@@ -57,7 +57,9 @@ def read_tenants(data: bytes, path: str) -> list[Tenant]:
         text = data.decode()
         tree = tomllib.loads(text)
         return _tenants(tree)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
+    except RecursionError:
+        raise ConfigError(f"tenants file {path}: is nested too deeply") from None
+    except ValueError as failure:  # also a number of more digits than Python reads
         raise ConfigError(f"tenants file {path}: not TOML: {failure}") from None
     except _FaultyFileError as fault:
         line = line_of(text, fault.tenant, fault.key)

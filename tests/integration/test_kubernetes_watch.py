@@ -6,11 +6,13 @@ import contextlib
 import json
 import random
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kubernetes_asyncio.config  # noqa: F401  (it takes its time, which is no fault of the loop's)
 import pytest
 
+from router.control.discovery.access import NoAccess, access
 from router.control.discovery.feed import Backoff
 from router.control.discovery.kubernetes import KubernetesSource
 from tests.doubles.certificates import Authority
@@ -19,7 +21,6 @@ from tests.doubles.discovered import Discovered, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 @contextlib.asynccontextmanager
@@ -298,3 +299,44 @@ async def test_a_pod_uses_its_own_account_and_its_tokens_as_they_are_rotated(
             await cluster.end_watches()
             await until(lambda: len(cluster.watches) == 2)
             assert cluster.tokens == ["Bearer first", "Bearer first", "Bearer second"]
+
+
+EXEC = """
+apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users:
+- name: u
+  user:
+    exec:
+      apiVersion: client.authentication.k8s.io/v1
+      command: sh
+      args: ["-c", "%s"]
+"""
+CREDENTIAL = (
+    '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",'
+    ' "status": {"token": "t-1"}}'
+)
+
+
+async def test_a_program_that_makes_a_token_has_its_time(tmp_path: Path) -> None:
+    path, script, pid = tmp_path / "kubeconfig", tmp_path / "token.sh", tmp_path / "pid"
+    path.write_text(EXEC % f". {script}")
+    script.write_text(f"echo '{CREDENTIAL}'")
+    found = await access(str(path))
+    assert found.headers["authorization"] == "Bearer t-1"
+    script.write_text(f"sleep 600 & echo $! > {pid}; wait")
+    with pytest.raises(NoAccess, match=r"exec program did not end within 0\.5 s and was killed"):
+        await access(str(path), exec_s=0.5)
+    program = int(pid.read_text())
+    await until(lambda: not is_running(program))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

@@ -11,6 +11,8 @@ import msgspec
 import pytest
 import zmq
 
+from router.clock import now_s
+from router.control.observe.feed import FeedAddress, Feeds, LoadFeed
 from router.recording.records import Observed
 from router.state.health.table import State
 from tests.doubles.probed_engine import Engine, Watched, watched
@@ -69,6 +71,60 @@ def publishers() -> Iterator[Publishers]:
     made = Publishers(2)
     yield made
     made.close()
+
+
+class _Slow:
+    """A clock on which each look takes so long."""
+
+    def __init__(self) -> None:
+        self.step_s = self._now_s = 0.0
+
+    def __call__(self) -> float:
+        self._now_s += self.step_s
+        return self._now_s
+
+
+def test_a_feed_is_not_live_until_what_waits_is_read(publishers: Publishers) -> None:
+    context: zmq.Context[Any] = zmq.Context()
+    slow, until_s = _Slow(), now_s() + 20.0
+    feed = LoadFeed(context, FeedAddress("127.0.0.1", publishers.port, 2, "load"), slow)
+    try:
+        while len(feed.reports()) < 2:
+            assert now_s() < until_s
+            for rank in range(2):
+                publishers.send(0, rank=rank)
+            feed.read(0.0)
+        slow.step_s = 0.04  # 63 messages take longer than a read may
+        sent = 0
+        while feed.is_live(0.0):
+            assert now_s() < until_s
+            for _ in range(200):
+                sent += 1
+                for rank in range(2):
+                    publishers.send(sent, rank=rank)
+            feed.read(0.0)
+        told = [0, 0]
+        while told != [sent, sent] or not feed.is_live(0.0):
+            assert now_s() < until_s, (told, sent)
+            feed.read(0.0)
+            told = [report.num_running_reqs for report in feed.reports()]
+    finally:
+        feed.close()
+        context.destroy(linger=0)
+
+
+def test_feeds_for_which_no_socket_is_left_are_told_once(
+    publishers: Publishers, caplog: pytest.LogCaptureFixture
+) -> None:
+    feeds = Feeds(sockets_max=1)
+    address = FeedAddress("127.0.0.1", publishers.port, 1, "load")
+    first = feeds.open(address)
+    assert first is not None
+    assert feeds.open(address) is None
+    assert feeds.open(address) is None
+    assert caplog.text.count("no-load-feed host='127.0.0.1'") == 1
+    first.close()
+    feeds.close()
 
 
 def told(port: int, n_ranks: int) -> bytes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from router.control.discovery.file import replicas_in, watched_replicas
-from router.control.reload import Reloader
+from router.control.reload import Reloader, Watched
 from router.errors import ConfigError
 from router.obs.metrics import Counts
 from tests.doubles.discovered import Discovered, until
@@ -174,3 +174,44 @@ def test_a_file_that_is_missing_or_too_large_is_refused(tmp_path: Path) -> None:
     deep.write_text('{"replica": ' + "[" * 100_000)
     with pytest.raises(ConfigError, match=r"JSON|nested|replica"):
         replicas_in(str(deep))
+
+
+@pytest.mark.parametrize("broken", ["n = " + "9" * 5_000, "n = " + "[" * 5_000])
+async def test_what_no_reader_takes_does_not_end_the_watching(tmp_path: Path, broken: str) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text(toml("r1"))
+    async with watching(path) as (found, _, counts):
+        await found.until_named("r1")
+        put(path, broken)
+        await until(lambda: counts.unusable_files["replicas"])
+        assert found.states().keys() == {"r1"}
+        put(path, toml("r1", "r2"))
+        await found.until_named("r1", "r2")
+        assert counts.reloads["replicas", "refused"] == 1
+
+
+async def test_a_fault_that_nobody_thought_of_is_a_refusal(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "any"
+    path.write_text("1")
+    counts, used = Counts(), []
+
+    def use(found: str) -> str:
+        if found == "bad":
+            raise KeyError(found)
+        used.append(found)
+        return "n=1"
+
+    group = Watched("any", (str(path),), path.read_text, use)
+    reloader = await asyncio.to_thread(Reloader, [group], counts, interval_s=0.01)
+    reloader.start()
+    try:
+        put(path, "bad")
+        await until(lambda: counts.reloads["any", "refused"] == 1)
+        assert "reason=\"KeyError: 'bad'\"" in caplog.text
+        put(path, "good")
+        await until(lambda: used == ["good"])
+        assert not counts.unusable_files["any"]
+    finally:
+        reloader.stop()

@@ -117,11 +117,11 @@ def _responses(call: Call, schema_of: dict[type, dict[str, Any]]) -> dict[str, A
         elif shape is not None:
             answer["content"] = {_JSON: {"schema": schema_of.get(shape, {"type": "object"})}}
         found[str(status)] = answer
-    codes = list(call.codes)
+    codes = [*call.codes, "expectation-failed", "internal"]
     if not call.is_open:
         codes.append("bad-api-key")
     if call.body is not None:
-        codes.append("too-large")
+        codes += ["too-large", "request-timeout"]
     by_status: defaultdict[int, list[str]] = defaultdict(list)
     for code in codes:
         by_status[status_of(code)].append(code)

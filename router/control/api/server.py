@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
 from router.control.api.answers import (
     BODY_BYTES_MAX,
     errors,
+    expectation,
     json_answer,
     unknown_replica,
     unknown_session,
 )
 from router.control.api.changes import author_of
 from router.control.api.guard import wordless
+from router.control.api.listening import Listener
 from router.control.api.openapi import description
 from router.control.api.operations import Operations, session_key_of
 from router.control.api.registration import registration_of, spec_of
@@ -40,6 +42,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("homeport.control")
 _http_log = logging.getLogger("homeport.control.http")
 _http_log.addFilter(wordless)
+_SHUTDOWN_S: Final = 2.0
+_LINGER_S: Final = 2.0
+_IDLE_S: Final = 75.0
+"""A kept connection may be idle for so long: more than between two scrapes or heartbeats, mostly."""
+_HANDSHAKE_S: Final = 10.0
 
 
 class ControlApi:
@@ -69,27 +76,48 @@ class ControlApi:
         self._changes = changes
         self._operations = Operations(core, roster, changes, policy=policy, now_s=now_s)
         self._runner: web.AppRunner | None = None
+        self._listener = Listener()
 
-    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Listen, with TLS if there is a context; answers the port that was bound."""
+    async def start(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        handshake_s: float = _HANDSHAKE_S,
+    ) -> int:
+        """Listen, with TLS if there is a context; answers the port that was bound.
+
+        ``handshake_s`` is for one of TLS.
+        """
         app = web.Application(
-            middlewares=(errors, self._guard.middleware), client_max_size=BODY_BYTES_MAX
+            middlewares=(self._listener.middleware, errors, self._guard.middleware),
+            client_max_size=BODY_BYTES_MAX,
         )
         handlers = self._handlers
         assert handlers.keys() == {call.name for call in CALLS}, "a handler for every call"
         for call in CALLS:
-            app.router.add_route(call.method, call.route, handlers[call.name])
-            if call.method == "GET":
-                app.router.add_route("HEAD", call.route, handlers[call.name])
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, logger=_http_log)
+            methods = ("GET", "HEAD") if call.method == "GET" else (call.method,)
+            for method in methods:
+                app.router.add_route(
+                    method, call.route, handlers[call.name], expect_handler=expectation
+                )
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            logger=_http_log,
+            shutdown_timeout=_SHUTDOWN_S,
+            keepalive_timeout=_IDLE_S,
+            lingering_time=_LINGER_S,
+        )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, reuse_address=True, ssl_context=tls)
-        await site.start()
-        bound: int = self._runner.addresses[0][1]
-        return bound
+        server = self._runner.server
+        assert server is not None, "it is set up"
+        return await self._listener.start(server, host, port, tls=tls, handshake_s=handshake_s)
 
     async def stop(self) -> None:
-        """Stop listening and close what is open."""
+        """Stop listening and close what is open; what runs has a few seconds to end."""
+        self._listener.stop()
         if self._runner is not None:
             await self._runner.cleanup()
 

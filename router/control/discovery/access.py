@@ -6,16 +6,27 @@ The files are read by kubernetes-asyncio, each time anew, for tokens and CAs are
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
+import os
+import signal
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from typing_extensions import override
 
 from router.errors import ConfigError
 
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
 ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 """The folder in which a pod finds its own account."""
+EXEC_S: Final = 15.0
+_KILLED_S: Final = 2.0
+_LOOK_S: Final = 0.01
 
 
 class NoAccess(Exception):  # noqa: N818  (it says what happened, as the project's errors do)
@@ -48,8 +59,12 @@ def demand_extra() -> None:
         ) from None
 
 
-async def access(kubeconfig: str | None, account: str = ACCOUNT) -> Access:
+async def access(
+    kubeconfig: str | None, account: str = ACCOUNT, *, exec_s: float = EXEC_S
+) -> Access:
     """Read how to reach the API server. ``account`` is the folder of the pod's own account.
+
+    A program that the kubeconfig names is ended after ``exec_s``.
 
     Raises:
         NoAccess: the files are not there, or do not say it.
@@ -63,12 +78,66 @@ async def access(kubeconfig: str | None, account: str = ACCOUNT) -> Access:
         else:
             # A coroutine that reads files, and may run a program that makes a token: not on this loop.
             loading = config.load_kube_config(kubeconfig, client_configuration=found)
-            await asyncio.to_thread(asyncio.run, loading)
+            await asyncio.to_thread(_run, loading, exec_s)
             _, chosen = await asyncio.to_thread(config.list_kube_config_contexts, kubeconfig)
             namespace = chosen["context"].get("namespace", "default")
         return await asyncio.to_thread(_access, found, namespace)
+    except NoAccess:
+        raise
     except Exception as failure:  # noqa: BLE001  (the libraries raise whatever a file makes them)
         raise NoAccess(f"{type(failure).__name__}: {failure}"[:300]) from None
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop that knows the programs it started; each has a process group of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.programs: list[asyncio.SubprocessTransport] = []
+
+    @override
+    async def subprocess_exec(self, *words: Any, **options: Any) -> Any:
+        """Start a program."""
+        made = await super().subprocess_exec(*words, start_new_session=True, **options)
+        self.programs.append(made[0])
+        return made
+
+    async def end_programs(self) -> None:
+        """Kill what still runs, and wait a moment until it is gone."""
+        for program in self.programs:
+            if program.get_returncode() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(program.get_pid(), signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_KILLED_S):
+                    while program.get_returncode() is None:  # noqa: ASYNC110  (it tells nobody else)
+                        await asyncio.sleep(_LOOK_S)
+            program.close()
+
+
+def _run(loading: Coroutine[Any, Any, None], exec_s: float) -> None:
+    """Run what loads a kubeconfig to its end, on a loop of this thread.
+
+    Raises:
+        NoAccess: the program that it runs did not end in time.
+    """
+
+    async def bounded() -> None:
+        try:
+            async with asyncio.timeout(exec_s):
+                await loading
+        except TimeoutError:
+            raise NoAccess(
+                f"the exec program did not end within {exec_s:g} s and was killed; run it by hand with the"
+                " router's environment: it may wait for a person or for the network"
+            ) from None
+        finally:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, _Loop)
+            await loop.end_programs()
+
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        runner.run(bounded())
 
 
 def _of_pod(config: Any, found: Any, account: str) -> str:  # noqa: ANN401  (the extra may be missing)

@@ -65,7 +65,7 @@ def _rows(data: bytes, where: str, *, is_json: bool) -> list[ReplicaFields]:
     except msgspec.ValidationError as failure:
         hint = "; write `replica = []` to name none" if "`replica`" in f"{failure}" else ""
         raise ConfigError(f"{where}: {failure}{hint}") from None
-    except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
+    except ValueError as failure:  # also a number of more digits than Python reads
         kind = "JSON" if is_json else "TOML"
         raise ConfigError(f"{where}: not {kind}: {failure}") from None
     except RecursionError:

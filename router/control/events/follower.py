@@ -28,6 +28,8 @@ _log = logging.getLogger("homeport.events")
 _TICK_S: Final = 0.5
 _PAUSED_TICK_S: Final = 0.02
 _SOCKETS_MAX: Final = 8_192
+_ANEW_S: Final = 30.0
+"""After a fault that nobody thought of, until a cache is followed anew."""
 _JOIN_S: Final = 5.0
 
 
@@ -39,12 +41,14 @@ class Follower:
         deliver: Callable[[Key, list[Item]], None],
         count: Callable[[Key, What], None],
         now_s: Callable[[], float] = now_s,
+        *,
+        sockets_max: int = _SOCKETS_MAX,
     ) -> None:
         self._deliver = deliver
         self._count = count
         self._now_s = now_s
         self._context = zmq.Context()
-        self._context.set(zmq.MAX_SOCKETS, _SOCKETS_MAX)
+        self._context.set(zmq.MAX_SOCKETS, sockets_max)
         address = "inproc://wake"
         self._woken = self._context.socket(zmq.PULL)
         self._woken.bind(address)
@@ -53,6 +57,7 @@ class Follower:
         self._wishes: deque[Callable[[], None]] = deque()
         self._lines: dict[Key, Line] = {}
         self._by_socket: dict[zmq.Socket[bytes], Line] = {}
+        self._failed: dict[Key, tuple[float, Endpoint, int]] = {}
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="kv-events", daemon=True)
 
@@ -136,18 +141,33 @@ class Follower:
         served = {line.key: line for socket, line in self._by_socket.items() if socket in ready}
         for line in (*served.values(), *self._lines.values()):
             if line.key in self._lines:
-                line.serve(now, is_ready=line.key in served)
+                self._serve(line, now, is_ready=line.key in served)
+        for key, (due_s, endpoint, n_sent) in list(self._failed.items()):
+            if now >= due_s:
+                self._open(key, endpoint, n_sent)
 
-    def _open(self, key: Key, endpoint: Endpoint) -> None:
+    def _serve(self, line: Line, now_s: float, *, is_ready: bool) -> None:
+        """Serve one; its trouble is its own."""
+        try:
+            line.serve(now_s, is_ready=is_ready)
+        except Exception:  # noqa: BLE001  (what nobody thought of must not end the others)
+            key = line.key
+            _log.exception("events-line-failed replica=%s rank=%d", *key)
+            del self._lines[key]
+            self._failed[key] = now_s + _ANEW_S, line.endpoint, line.give_up()
+
+    def _open(self, key: Key, endpoint: Endpoint, n_sent: int = 0) -> None:
         self._close(key)
         try:
-            self._lines[key] = Line(self._context, key, endpoint, self._deliver, self._count)
-        except zmq.ZMQError as failure:
-            _log.warning(
-                "events-unreachable replica=%s url=%s (%s)", key[0], endpoint.live, failure
+            self._lines[key] = Line(
+                self._context, key, endpoint, self._deliver, self._count, n_sent=n_sent
             )
+        except zmq.ZMQError as failure:
+            said = (key[0], endpoint.live, f"{failure}")
+            _log.warning("events-unreachable replica=%s url=%r reason=%r", *said)
 
     def _close(self, key: Key) -> None:
+        self._failed.pop(key, None)
         line = self._lines.pop(key, None)
         if line is not None:
             line.close()

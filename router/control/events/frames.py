@@ -6,7 +6,7 @@ Token ids are skipped as a frame is decoded: of each page only its number is kep
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from router.state.cache.feeds import RANKS_MAX
 from router.state.cache.pages import Change, Kind, Medium
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 SEQUENCE_BYTES: Final = 8
 END: Final = (-1).to_bytes(SEQUENCE_BYTES, "big", signed=True)
@@ -28,9 +28,10 @@ _MEDIA: Final = {
 }
 """A medium that is shared by several replicas says nothing of one of them."""
 
-_ANY_HOST: Final = ("*", "0.0.0.0", "[::]", "::")  # noqa: S104  (what publishers call all addresses)
 _PORT_MAX: Final = 65_535
 _PAGE_TOKENS_MAX: Final = 65_536
+EVENTS_MAX: Final = 65_536
+"""In one step: one that evicts a long prompt, a page at a time, has fewer."""
 
 
 class Endpoint(NamedTuple):
@@ -70,7 +71,7 @@ class _Cleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type", gc=Fals
 
 class _Batch(msgspec.Struct, array_like=True, gc=False):
     ts: float
-    events: list[_Stored | _Removed | _Cleared]
+    events: Annotated[list[_Stored | _Removed | _Cleared], msgspec.Meta(max_length=EVENTS_MAX)]
 
 
 _decode: Final = msgspec.msgpack.Decoder(_Batch).decode
@@ -101,6 +102,26 @@ def read_frame(payload: bytes, page_tokens: int) -> Frame | None:
     return Frame(batch.ts, changes, n_skipped)
 
 
+def portions(changes: list[Change], pages_max: int) -> Iterator[list[Change]]:
+    """The same changes in order, in portions of at most so many pages; each change counts as one more."""
+    portion: list[Change] = []
+    n_left = pages_max
+    for change in changes:
+        rest = change
+        while len(rest.pages) >= n_left:
+            if n_left > 1:
+                head, tail = rest.pages[: n_left - 1], rest.pages[n_left - 1 :]
+                portion.append(rest._replace(pages=head))
+                is_chain = rest.kind is Kind.STORED
+                rest = rest._replace(pages=tail, parent=head[-1] if is_chain else None)
+            yield portion
+            portion, n_left = [], pages_max
+        portion.append(rest)
+        n_left -= len(rest.pages) + 1
+    if portion:
+        yield portion
+
+
 def sequence_of(frame: bytes) -> int | None:
     """A frame's sequence; None if it is none, or the end of a replay."""
     if len(frame) != SEQUENCE_BYTES or frame == END:
@@ -111,7 +132,8 @@ def sequence_of(frame: bytes) -> int | None:
 def endpoints_of(told: object, host: str) -> Sequence[Endpoint]:
     """Where a replica at ``host`` says that it publishes, one for each cache; none if it does not.
 
-    ``told`` is its ``/server_info``'s ``kv_events``, which may be anything.
+    ``told`` is its ``/server_info``'s ``kv_events``, which may be anything. The host it names is one to
+    listen on, mostly a wildcard, and could be anybody's: it is followed at its own.
     """
     if not isinstance(told, dict) or told.get("publisher") != "zmq":
         return ()
@@ -120,15 +142,14 @@ def endpoints_of(told: object, host: str) -> Sequence[Endpoint]:
     n_ranks = _number(told, "dp_size", RANKS_MAX) if "dp_size" in told else 1
     if not (page_tokens and base and n_ranks) or base + n_ranks - 1 > _PORT_MAX:
         return ()
-    named, topic = told.get("endpoint_host"), told.get("topic")
-    is_named = isinstance(named, str) and named.strip() and named not in _ANY_HOST
-    at = str(named) if is_named else (f"[{host}]" if ":" in host else host)
+    topic = told.get("topic")
+    at = f"[{host}]" if ":" in host else host
     replay = _number(told, "replay_endpoint_port_base", _PORT_MAX - n_ranks + 1)
     return [
         Endpoint(
             f"tcp://{at}:{base + rank}",
             f"tcp://{at}:{replay + rank}" if replay else "",
-            topic.encode() if isinstance(topic, str) else b"",
+            topic.encode(errors="replace") if isinstance(topic, str) else b"",
             page_tokens,
             rank,
             n_ranks,

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Final
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from router.control.events.frames import END, SEQUENCE_BYTES, read_frame, sequence_of
+from router.control.events.frames import (
+    END,
+    SEQUENCE_BYTES,
+    portions,
+    read_frame,
+    sequence_of,
+)
 from router.control.events.story import Story, What
 from router.state.cache.feeds import Said
 
@@ -24,7 +30,8 @@ if TYPE_CHECKING:
 _STEPS_WAITING_MAX: Final = 256
 """Steps in a socket's queue: each may carry the token ids of a long prompt."""
 _REPLAY_WAITING_MAX: Final = 1_024
-_STEP_BYTES_MAX: Final = 64 << 20
+_STEP_BYTES_MAX: Final = 4 << 20
+"""One part of a message: the token ids of a prompt of 250,000 tokens are 1.3 MB."""
 _STEPS_AT_ONCE: Final = 64
 _BATCH_PAGES: Final = 2_048
 _BATCHES_MAX: Final = 64
@@ -49,20 +56,22 @@ class Line:
         endpoint: Endpoint,
         deliver: Callable[[Key, list[Item]], None],
         count: Callable[[Key, What], None],
+        *,
+        n_sent: int = 0,
     ) -> None:
-        """Connects in the background.
+        """Connects in the background. ``n_sent`` batches were sent for this cache by an earlier line.
 
         Raises:
             ZMQError: the address is none.
         """
         self.key = key
-        self.n_taken = 0
+        self.n_taken = n_sent
         self._context = context
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._deliver = deliver
         self._count = count
         self._outbox: list[Item] = []
-        self._n_sent = 0
+        self._n_sent = n_sent
         self._n_failed = 0
         self._heard_s = self._asked_s = 0.0
         self._again_s: float | None = None
@@ -70,11 +79,12 @@ class Line:
         self._replay: zmq.Socket[bytes] | None = None
         self._wanted_from: int | None = None
         self._story = Story(self, has_replay=bool(endpoint.replay))
+        self._monitor: zmq.Socket[bytes] | None = None
         self._live = self._socket(zmq.SUB, _STEPS_WAITING_MAX)
-        self._monitor = self._live.get_monitor_socket(
-            zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-        )
         try:
+            self._monitor = self._live.get_monitor_socket(
+                zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+            )
             self._live.subscribe(endpoint.topic)
             self._live.connect(endpoint.live)
         except zmq.ZMQError:
@@ -98,10 +108,19 @@ class Line:
 
     def close(self) -> None:
         """Close its sockets."""
-        self._live.disable_monitor()
-        self._monitor.close(linger=0)
+        if self._monitor is not None:
+            self._live.disable_monitor()
+            self._monitor.close(linger=0)
         self._live.close(linger=0)
         self._end_replay()
+
+    def give_up(self) -> int:
+        """Close it and tell that its story broke off; answers how many batches were sent for its cache."""
+        self.close()
+        self._count(self.key, What.BREAK)
+        self._n_sent += 1
+        self._deliver(self.key, [Said.LOST])
+        return self._n_sent
 
     # For the thread
 
@@ -112,7 +131,8 @@ class Line:
 
     def wanted(self) -> Iterator[zmq.Socket[bytes]]:
         """The sockets on which something is waited for now."""
-        yield self._monitor
+        if self._monitor is not None:
+            yield self._monitor
         if not self.is_paused:
             yield self._live
             if self._replay is not None:
@@ -137,7 +157,7 @@ class Line:
 
     def changed(self, changes: list[Change]) -> None:
         """The next changes, in order."""
-        self._outbox.append(changes)
+        self._outbox.extend(portions(changes, _BATCH_PAGES))
 
     def said(self, said: Said) -> None:
         """Where the story stands, in order with the changes."""
@@ -155,7 +175,7 @@ class Line:
     # Reading
 
     def _follow_connection(self, now_s: float) -> None:
-        while self._monitor.poll(0):
+        while self._monitor is not None and self._monitor.poll(0):
             event = recv_monitor_message(self._monitor)["event"]
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._is_connected, self._n_failed = True, 0
@@ -200,7 +220,7 @@ class Line:
         if number is None:
             self.counted(What.MALFORMED)
             return
-        frame = read_frame(payload, self._endpoint.page_tokens)
+        frame = read_frame(payload, self.endpoint.page_tokens)
         if frame is None:
             self._story.skipped(number)
         elif is_replayed:
@@ -219,10 +239,7 @@ class Line:
             if self.is_paused:
                 self._asked_s = now_s
             elif now_s - self._asked_s > _ANSWER_S:
-                self._end_replay()
-                self._story.broke()
-                self._again_s = now_s + _AGAIN_S[min(self._n_failed, len(_AGAIN_S) - 1)]
-                self._n_failed += 1
+                self._unanswered(now_s)
         elif not self._is_connected:
             return
         elif self._again_s is not None:
@@ -233,15 +250,23 @@ class Line:
             self._heard_s = now_s
             self._story.check()
 
+    def _unanswered(self, now_s: float) -> None:
+        self._end_replay()
+        self._story.broke()
+        self._again_s = now_s + _AGAIN_S[min(self._n_failed, len(_AGAIN_S) - 1)]
+        self._n_failed += 1
+
     def _question(self, start: int, now_s: float) -> None:
         self._end_replay()
         self._asked_s = now_s
-        self._replay = self._socket(zmq.DEALER, _REPLAY_WAITING_MAX)
         try:
-            self._replay.connect(self._endpoint.replay)
+            self._replay = self._socket(zmq.DEALER, _REPLAY_WAITING_MAX)
+            self._replay.connect(self.endpoint.replay)
             self._replay.send_multipart([b"", start.to_bytes(SEQUENCE_BYTES, "big")], zmq.DONTWAIT)
         except zmq.ZMQError:
-            return  # nobody will answer, which is seen to
+            if self._replay is None:  # there is no socket left: asked again when there may be one
+                self._unanswered(now_s)
+            # else nobody will answer, which is seen to
 
     def _end_replay(self) -> None:
         self._again_s = None

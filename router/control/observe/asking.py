@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from router.control.observe.client import BODY_BYTES_MAX, NoAnswer, ReplicaClient
 from router.control.observe.exposition import PAGE_BYTES_MAX
 from router.control.observe.feed import Feeds
+from router.lookup import Lookups
 
 if TYPE_CHECKING:
     import random
@@ -70,6 +71,7 @@ class Surroundings:
     tls: ssl.SSLContext | None = None
     on_described: DescribedListener | None = None
     feeds: Feeds = field(default_factory=Feeds)
+    lookups: Lookups = field(default_factory=Lookups)
 
     def secure(self) -> ssl.SSLContext:
         """The TLS towards replicas."""
@@ -90,6 +92,7 @@ class Asker:
             now_s=around.now_s,
             tls=around.secure() if spec.is_tls else None,
             api_key=spec.api_key or around.api_key,
+            lookups=around.lookups,
         )
         self._requests = {
             kind: client.request(path, is_open=kind in _OPEN) for kind, path in _PATHS.items()

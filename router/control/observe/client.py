@@ -16,6 +16,7 @@ from typing_extensions import override
 from router.framing.events import FramingError, MessageEnd, ResponseHead
 from router.framing.responses import ResponseParser
 from router.framing.writing import clean
+from router.lookup import Lookups
 
 if TYPE_CHECKING:
     import ssl
@@ -192,8 +193,13 @@ class ReplicaClient:
         now_s: Callable[[], float],
         tls: ssl.SSLContext | None = None,
         api_key: str | None = None,
+        lookups: Lookups | None = None,
     ) -> None:
-        """``tls`` None: it does not speak TLS. ``api_key`` is shown where a question says so."""
+        """``tls`` None: it does not speak TLS. ``api_key`` is shown where a question says so.
+
+        ``lookups`` finds the address of its name; those of all replicas share one.
+        """
+        self._lookups = lookups or Lookups()
         self._host = host
         self._port = port
         self._now_s = now_s
@@ -251,15 +257,12 @@ class ReplicaClient:
     async def _connect(self, timeout_s: float) -> _Line:
         try:
             async with asyncio.timeout(timeout_s):
-                _, line = await asyncio.get_running_loop().create_connection(
-                    _Line, self._host, self._port, ssl=self._tls
-                )
+                return await self._lookups.connect(_Line, self._host, self._port, tls=self._tls)
         except TimeoutError:
             raise NoAnswer(Trouble.TIMEOUT) from None
         except (OSError, UnicodeError) as fault:  # also a certificate that is not believed
             is_ours = isinstance(fault, OSError) and fault.errno in _OUR_LIMITS
             raise NoAnswer(Trouble.OWN_LIMIT if is_ours else Trouble.REFUSED) from None
-        return line
 
     def close(self) -> None:
         """Close the kept connection, if there is one."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from router.clock import now_s as real_now_s
 from router.control.observe.reports import RankReport, count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import zmq
 
@@ -23,7 +24,10 @@ _log: Final = logging.getLogger("homeport.probes")
 SILENT_S: Final = 2.0
 """After so long without a reading of every rank the feed is not believed."""
 _READ_MAX: Final = 256
-"""Messages read at once: more come only from a publisher that floods."""
+"""Messages of one rank read at once: more come only from a publisher that floods."""
+_READ_S: Final = 0.05
+_CHECKED_EACH: Final = 32
+_SOCKETS_MAX: Final = 8_192
 _RANKS_MAX: Final = 128
 _PORT_MAX: Final = 65_535
 _MESSAGE_BYTES_MAX: Final = 4_096
@@ -72,13 +76,20 @@ class _Reading(NamedTuple):
 class LoadFeed:
     """A subscription to one replica's ranks; :meth:`read` empties it, and never waits."""
 
-    def __init__(self, context: zmq.Context[Any], address: FeedAddress) -> None:
+    def __init__(
+        self,
+        context: zmq.Context[Any],
+        address: FeedAddress,
+        now_s: Callable[[], float] = real_now_s,
+    ) -> None:
         """Subscribe; connecting, and doing so again, is left to ZeroMQ."""
         import zmq  # noqa: PLC0415  (an extra: only where it is installed)
 
         self.address = address
         self._again: type[Exception] = zmq.Again
         self._no_wait = zmq.NOBLOCK
+        self._now_s = now_s
+        self._is_read_up = True
         self._readings: dict[int, _Reading] = {}
         self._socket: Any = context.socket(zmq.SUB)
         options = {
@@ -101,12 +112,21 @@ class LoadFeed:
             raise
 
     def read(self, now_s: float) -> bool:
-        """Take what has come; answers whether any rank has said something new."""
+        """Take what has come; answers whether any rank has said something new.
+
+        So many messages, and for so long, that no replica holds up the others: what is left is old, and
+        the feed is not live until all of it is read.
+        """
         newest: dict[int, tuple[int, list[Any]]] = {}
-        for _ in range(_READ_MAX):
+        self._is_read_up = False
+        until_s = self._now_s() + _READ_S
+        for n in range(_READ_MAX * self.address.n_ranks):
+            if n % _CHECKED_EACH == _CHECKED_EACH - 1 and self._now_s() > until_s:
+                break
             try:
                 parts: list[bytes] = self._socket.recv_multipart(self._no_wait)
             except self._again:
+                self._is_read_up = True
                 break
             if len(parts) != _PARTS or len(parts[1]) != _SEQUENCE_BYTES:
                 continue
@@ -119,10 +139,12 @@ class LoadFeed:
         return bool(newest)
 
     def is_live(self, now_s: float) -> bool:
-        """Every rank has been heard in the last seconds."""
+        """Every rank has been heard in the last seconds, and nothing newer waits unread."""
         readings = self._readings
-        return len(readings) == self.address.n_ranks and all(
-            now_s - reading.heard_s <= SILENT_S for reading in readings.values()
+        return (
+            self._is_read_up
+            and len(readings) == self.address.n_ranks
+            and all(now_s - reading.heard_s <= SILENT_S for reading in readings.values())
         )
 
     def reports(self) -> list[RankReport]:
@@ -137,9 +159,11 @@ class LoadFeed:
 class Feeds:
     """Opens load feeds where ZeroMQ is installed; says so once where it is not."""
 
-    def __init__(self) -> None:
+    def __init__(self, sockets_max: int = _SOCKETS_MAX) -> None:
+        self._sockets_max = sockets_max
         self._context: zmq.Context[Any] | None = None
         self._is_missing = False
+        self._is_warned = False
 
     def open(self, address: FeedAddress) -> LoadFeed | None:
         """Subscribe to a feed; None if that cannot be done here."""
@@ -155,14 +179,18 @@ class Feeds:
             return None
         if self._context is None:
             self._context = zmq.Context()
+            self._context.set(zmq.MAX_SOCKETS, self._sockets_max)
         try:
             return LoadFeed(self._context, address)
         except zmq.ZMQError as fault:
-            _log.warning(
-                "no-load-feed host=%s port=%d: %s (its load is asked for instead)",
-                address.host,
-                address.port,
-                fault,
+            level = logging.DEBUG if self._is_warned else logging.WARNING
+            self._is_warned = True
+            said = (address.host, address.port, f"{fault}")
+            _log.log(
+                level,
+                "no-load-feed host=%r port=%d reason=%r (its load is asked for instead; so is that of"
+                " others with such trouble, which are not told)",
+                *said,
             )
             return None
 

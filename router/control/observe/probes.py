@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from router.control.observe.asking import Surroundings
 from router.control.observe.watch import Watch
+from router.lookup import Lookups
 from router.obs.probes import ProbeCounts
 from router.tasks import spawn
 
@@ -40,6 +41,7 @@ class Probes:
         tls: ssl.SSLContext | None = None,
         counts: ProbeCounts | None = None,
         on_described: DescribedListener | None = None,
+        lookups: Lookups | None = None,
     ) -> None:
         """``describe_s``: how often a replica is asked what it serves; adapters come and go.
 
@@ -57,6 +59,7 @@ class Probes:
             api_key=api_key,
             tls=tls,
             on_described=on_described,
+            lookups=lookups or Lookups(),
         )
         self._watches: dict[str, tuple[Watch, asyncio.Task[None]]] = {}
 

@@ -6,6 +6,7 @@ Nothing here trusts a replica: what has another form than expected is not there,
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -118,7 +119,7 @@ def description(info: Mapping[str, Any], models: Mapping[str, Any]) -> Descripti
     rows = [
         row
         for row in (served if isinstance(served, list) else [])
-        if isinstance(row, dict) and isinstance(row.get("id"), str)
+        if isinstance(row, dict) and _is_name(row.get("id"))
     ]
     names = [row["id"] for row in rows if not isinstance(row.get("parent"), str)]
     # An adapter is told by its own name, and asked for behind its model's.
@@ -129,7 +130,7 @@ def description(info: Mapping[str, Any], models: Mapping[str, Any]) -> Descripti
     profile = emulated.get("profile")
     return Description(
         capacity_tokens=capacity or None,
-        profile=profile if isinstance(profile, str) else None,
+        profile=profile if _is_name(profile) else None,
         models=tuple(names),
         reports_cached=info.get("enable_cache_report") is True,
         adapters=tuple(adapters),
@@ -143,7 +144,14 @@ def count(value: object, most: int = _COUNT_MAX) -> int:
     """A count that a replica reported, at most ``most``; anything else is 0."""
     if type(value) is int:  # nearly always
         return value if 0 <= value <= most else 0 if value < 0 else most
-    return int(min(max(value, 0.0), most)) if isinstance(value, float) else 0
+    if not isinstance(value, float) or math.isnan(value):
+        return 0
+    return int(min(max(value, 0.0), most))
+
+
+def _is_name(told: object) -> bool:
+    """A text that can be shown to a person as it is."""
+    return isinstance(told, str) and told.isprintable()
 
 
 def _started(info: Mapping[str, Any]) -> str:
@@ -172,6 +180,6 @@ def _used_ratio(rank: RankReport) -> float:
     """The share of its KV tokens that a rank uses, 0 to 1; 0 if it does not tell."""
     reported = rank.token_usage
     if isinstance(reported, int | float) and not isinstance(reported, bool):
-        return min(max(float(reported), 0.0), 1.0)
+        return 0.0 if math.isnan(reported) else min(max(float(reported), 0.0), 1.0)
     total = count(rank.max_total_num_tokens)
     return min(count(rank.num_used_tokens) / total, 1.0) if total else 0.0

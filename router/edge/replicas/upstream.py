@@ -11,6 +11,7 @@ from typing_extensions import override
 from router.edge.entry.tls import client_context
 from router.errors import ConnectFailed, UpstreamError, UpstreamStatus
 from router.framing.responses import ResponseParser
+from router.lookup import Lookups
 from router.tasks import spawn
 
 if TYPE_CHECKING:
@@ -162,8 +163,14 @@ class UpstreamConnection(asyncio.Protocol):
 class UpstreamPool:
     """Idle connections by replica, the latest first; kept under the replica's own keep-alive."""
 
-    def __init__(self, limits: EdgeLimits, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        limits: EdgeLimits,
+        tls: ssl.SSLContext | None = None,
+        lookups: Lookups | None = None,
+    ) -> None:
         self.limits = limits
+        self._lookups = lookups or Lookups()
         self._tls = tls
         self._idle: dict[Address, list[UpstreamConnection]] = {}
 
@@ -222,16 +229,15 @@ class UpstreamPool:
         return self._tls
 
     async def _connect(self, spec: ReplicaSpec, receiver: Receiver) -> None:
-        loop = asyncio.get_running_loop()
         host, port = spec.host, spec.port
         address = (host, port, spec.is_tls)
         try:
             async with asyncio.timeout(self.limits.connect_s):
-                _, connection = await loop.create_connection(
+                connection = await self._lookups.connect(
                     lambda: UpstreamConnection(self, address),
                     host,
                     port,
-                    ssl=self._secure() if spec.is_tls else None,
+                    tls=self._secure() if spec.is_tls else None,
                 )
         except TimeoutError:
             receiver.connect_failed(

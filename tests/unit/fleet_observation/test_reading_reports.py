@@ -9,6 +9,7 @@ import pytest
 
 from router.control.observe.feed import FeedAddress, feed_address
 from router.control.observe.reports import (
+    count,
     description,
     has_gone_back,
     observation,
@@ -138,3 +139,17 @@ def test_a_load_feed_is_where_the_replica_is(
 @pytest.mark.parametrize("events", [None, 7, [], {}])
 def test_without_publisher_there_is_no_feed(events: object) -> None:
     assert feed_address("10.0.0.7", {"kv_events": events}) is None
+
+
+def test_names_that_cannot_be_shown_are_not_there() -> None:
+    models = {"data": [{"id": "m\x1b[2J"}, {"id": "ok"}, {"id": "l\nx", "parent": "ok"}]}
+    said = description({"homeport": {"profile": "p\x07"}}, models)
+    assert (said.models, said.adapters, said.profile) == (("ok",), (), None)
+
+
+@pytest.mark.parametrize(
+    ("told", "n"),
+    [(float("nan"), 0), (float("inf"), 10**12), (-float("inf"), 0), (2.5, 2), (True, 0), (10**13, 10**12)],
+)  # fmt: skip
+def test_a_count_is_one_whatever_is_told(told: object, n: int) -> None:
+    assert count(told) == n

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from router.clock import now_s
 from router.control.events.follower import Follower
+from router.control.events.frames import EVENTS_MAX
 from router.state.cache.feeds import Feed, Feeding, Feeds, Said
 from tests.doubles.publisher import CLEARED, Publisher, removed, stored
 
@@ -20,26 +22,38 @@ if TYPE_CHECKING:
     from router.control.events.story import What
 
 WAIT_S_MAX = 20.0
+SOCKETS_OF_TWO = 9
+"""Of a follower with two lines and one open question."""
 KEY = ("r1", 0)
 
 
 class Reader:
     """Takes what a follower delivers into a core's feeds; waits for what a test expects."""
 
-    def __init__(self) -> None:
+    def __init__(self, sockets_max: int = 1_000) -> None:
         self.feeds = Feeds()
         self.counts: Counter[str] = Counter()
         self.said: list[Said] = []
         self.is_taking = True
-        self.largest = 0
+        self.largest = self.most_pages = 0
+        self.bad_name = ""
         self._n: Counter[Key] = Counter()
         self._changed = threading.Condition()
-        self.follower = Follower(self._deliver, self._count)
+        self.ahead_s = 0.0
+        self.follower = Follower(
+            self._deliver, self._count, lambda: now_s() + self.ahead_s, sockets_max=sockets_max
+        )
         self.follower.start()
 
     def _deliver(self, key: Key, items: list[Item]) -> None:
         with self._changed:
             self._n[key] += 1
+            changes = [item for item in items if not isinstance(item, Said)]
+            if changes and key[0] == self.bad_name:
+                self.bad_name = ""
+                raise KeyError(key)
+            pages = sum(len(change.pages) for item in changes for change in item)
+            self.most_pages = max(self.most_pages, pages)
             for item in items:
                 if isinstance(item, Said):
                     self.said.append(item)
@@ -276,3 +290,76 @@ def test_a_story_that_was_forgotten_is_told_again(reader: Reader, publisher: Pub
     reader.until(lambda: reader.holds(1, 2))
     reader.follower.leave(KEY)
     reader.follower.leave(("nobody", 0))
+
+
+def test_an_address_that_is_none_is_logged_in_one_line(
+    reader: Reader, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = publisher.endpoint()._replace(live="tcp://x\nforged: line:1")
+    reader.follower.follow(("bad", 0), bad)
+    followed(reader, publisher)  # wishes are seen to in order
+    (message,) = (r.getMessage() for r in caplog.records if "events-unreachable" in r.message)
+    assert "\n" not in message
+    assert r"url='tcp://x\nforged: line:1'" in message
+
+
+def test_a_large_step_is_handed_over_in_portions(reader: Reader, publisher: Publisher) -> None:
+    followed(reader, publisher)
+    pages = range(1, 20_001)
+    publisher.publish(stored(pages))
+    reader.until(lambda: reader.holds(*pages))
+    feed = reader.feeds.live("r1")
+    assert feed is not None
+    assert feed.caches[0].following(1, 30_000) == 19_999
+    publisher.publish(removed(pages[5_000:]), stored([30_000], parent=5_000))
+    reader.until(lambda: reader.holds(*pages[:5_000], 30_000))
+    assert feed.caches[0].following(1, 30_000) == 5_000
+    assert reader.most_pages < 4_096
+
+
+def test_a_step_of_too_many_events_is_left_out(reader: Reader, publisher: Publisher) -> None:
+    followed(reader, publisher)
+    publisher.publish(*[CLEARED] * (EVENTS_MAX + 1))
+    publisher.publish(stored([2]))
+    reader.until(lambda: reader.holds(2))
+    assert reader.counts["r1 malformed"] == 1
+    assert reader.said[-1] is Said.PARTIAL
+
+
+def test_where_no_socket_is_left_the_others_are_followed_on(publisher: Publisher) -> None:
+    reader = Reader(sockets_max=SOCKETS_OF_TWO)
+    other = Publisher()
+    try:
+        other.is_answering = False  # its question stays open, and holds a socket
+        reader.follower.follow(("r2", 0), other.endpoint())
+        assert other.questioned.wait(WAIT_S_MAX)
+        reader.follower.follow(KEY, publisher.endpoint())
+        reader.until(lambda: reader.counts["r1 break"] > 0)
+        assert reader.follower.is_alive
+        other.is_answering = True
+        reader.follower.leave(("r2", 0))
+        publisher.publish(stored([1]))
+        reader.until(lambda: reader.holds(1))
+    finally:
+        reader.follower.stop()
+        other.stop()
+
+
+def test_the_trouble_of_one_line_is_its_own_and_it_begins_anew(
+    reader: Reader, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Publisher()
+    try:
+        followed(reader, publisher)
+        reader.follower.follow(("r2", 0), other.endpoint())
+        reader.until(lambda: reader.holds(name="r2"))
+        reader.bad_name = "r2"
+        other.publish(stored([7]))
+        reader.until(lambda: reader.counts["r2 break"] == 1 and reader.feeds.live("r2") is None)
+        assert "events-line-failed replica=r2 rank=0" in caplog.text
+        publisher.publish(stored([1]))
+        reader.until(lambda: reader.holds(1))
+        reader.ahead_s = 31.0
+        reader.until(lambda: reader.holds(7, name="r2"))
+    finally:
+        other.stop()

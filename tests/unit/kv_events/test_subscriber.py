@@ -186,7 +186,8 @@ def test_each_rank_has_ports_of_its_own() -> None:
         "tcp://[fd00::1]:6001",
         1,
     )
-    (named,) = endpoints_of({**said, "endpoint_host": "10.0.0.9", "dp_size": 1}, "h")
-    assert named.live == "tcp://10.0.0.9:5557"
+    for host in ("10.0.0.9", "x\n2026-01-05 ERROR forged", " "):
+        (named,) = endpoints_of({**said, "endpoint_host": host, "dp_size": 1}, "h")
+        assert (named.live, named.replay) == ("tcp://h:5557", "tcp://h:6000")
     (without,) = endpoints_of({**said, "dp_size": 1, "replay_endpoint_port_base": None}, "h")
     assert (without.replay, without.topic) == ("", b"")

@@ -94,6 +94,18 @@ def test_bytes_that_are_no_text_are_refused() -> None:
         read_tenants(b"\xff\xfe", "t.toml")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tenants.a]\ninflight_max = " + "9" * 5_000, "not TOML: .*5000 digits"),
+        ("tenants = " + "[" * 5_000, "is nested too deeply"),
+    ],
+)
+def test_what_python_cannot_hold_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"tenants file t.toml: {said}"):
+        read(text)
+
+
 def test_keys_are_long_random_and_marked() -> None:
     made = {new_key() for _ in range(100)}
     assert len(made) == 100
