@@ -12,6 +12,7 @@ from router.clock import now_s
 from router.control.observe.probes import Probes
 from router.recording.records import Heard
 from router.state.fleet.replica import ReplicaSpec
+from router.state.rates.prefill import PrefillRate
 from tests.doubles.recordings import recorded
 from tests.doubles.scripted_replica import Call, ScriptedReplica, whole
 
@@ -99,7 +100,7 @@ class Watched:
         )
 
     def join(self, name: str, port: int) -> None:
-        self.core.members.join(ReplicaSpec(name, "127.0.0.1", port), now_s())
+        self.core.members.join(ReplicaSpec(name, "127.0.0.1", port, rate=PrefillRate()), now_s())
         self.probes.follow_membership()
 
     def told(self, kind: type[Record]) -> list[Any]:
