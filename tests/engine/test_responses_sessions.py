@@ -100,7 +100,7 @@ def reports(engines: dict[str, Member]) -> Iterator[list[Reported]]:
         with urllib.request.urlopen(f"{member.url}/flush_cache?timeout=30") as answer:
             assert answer.status == 200
     named = [word for member in fleet for word in ("--replica", member.url)]
-    with running("serve", "--port", "0", "--admin-port", "0", *named) as door:
+    with running("serve", "--port", "0", "--admin-port", "0", "--kv-events", "off", *named) as door:
         yield asyncio.run(play(door.url, codex_sessions(5), lanes=N_LANES))
 
 

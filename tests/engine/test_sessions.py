@@ -54,7 +54,9 @@ def router(members: Sequence[Member], *more: str) -> Iterator[str]:
     for member in members:
         with urllib.request.urlopen(f"{member.url}/flush_cache?timeout=30") as answer:
             assert answer.status == 200
-    with running("serve", "--port", "0", "--admin-port", "0", *named, *more) as door:
+    with running(
+        "serve", "--port", "0", "--admin-port", "0", "--kv-events", "off", *named, *more
+    ) as door:
         yield door.url
 
 
