@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from router.state.health.table import Event, State
 from router.state.history import Outcome
 from tests.doubles.core_rig import all_idle, make_core, serve
 from tests.doubles.prompts import prompt
 
+if TYPE_CHECKING:
+    from router.core import RouterCore
 
-def state_of(name: str, core: object) -> State | None:
-    replica = core.fleet.get(name)  # type: ignore[attr-defined]
+
+def state_of(name: str, core: RouterCore) -> State | None:
+    replica = core.fleet.get(name)
     return None if replica is None else replica.state
 
 
