@@ -7,6 +7,7 @@ extend one other. Unknown keys are refused, also in variants and options that ar
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
@@ -304,3 +305,12 @@ def _words(failure: ValidationError) -> str:
 
 def _said(kind: str, message: str) -> str:
     return "unknown key" if kind == "extra_forbidden" else message
+
+
+def inherited_environment() -> dict[str, str]:
+    """This process's environment for an engine's interpreter, without what is Python's or ours."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "HOMEPORT_"))
+    }

@@ -48,7 +48,31 @@ DraftPath = Annotated[
     str | None,
     typer.Option(metavar="PATH", help="The drafter's folder, or its name on the hub."),
 ]
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="What the engine's server binds.")]
+Port = Annotated[
+    int, typer.Option(metavar="N", help="Its publishers take the ports 100, 200 and 300 above.")
+]
+Gpus = Annotated[
+    str | None,
+    typer.Option(
+        metavar="0,1,2,3", help="Indexes of the GPUs it is given; all that are seen if not."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")]
+
+
+def indexes(said: str | None) -> tuple[int, ...]:
+    """GPU indexes from a list with commas, each once.
+
+    Raises:
+        ReplicaError: ``bad-value``.
+    """
+    from replica.errors import ReplicaError
+
+    words = [] if said is None else [word.strip() for word in said.split(",")]
+    if not all(word.isascii() and word.isdigit() for word in words) or len({*words}) < len(words):
+        raise ReplicaError("bad-value", f"--gpus {said}: give indexes such as 0,1,2,3, each once")
+    return tuple(map(int, words))
 
 
 @dataclass(slots=True, frozen=True)

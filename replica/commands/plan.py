@@ -114,6 +114,8 @@ def _options(seen: Found) -> list[dict[str, Any]]:
             mem_fraction=chosen.memory.mem_fraction.value,
         )
         other = setup_of(recipe, gpu=setup.device, tp=setup.tp, device_gib=setup.device_gib)
+        if other.footprint == setup.footprint:
+            continue
         tokens = other.capacity_tokens
         rows.append(
             {

@@ -55,9 +55,7 @@ def show(
 
 
 def _table(left: Sequence[str], right: Sequence[str]) -> Table:
-    table = Table(
-        box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold"
-    )
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in left:
         table.add_column(name)
     for name in right:
