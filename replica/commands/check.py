@@ -110,7 +110,7 @@ def _check(
         for name, asked, resolved in answer.differences()
     ]
     if as_json:
-        _show_tree(seen, launch, answer, findings, beware, changes)
+        _show_tree(seen, launch, answer=answer, findings=findings, beware=beware, changes=changes)
     else:
         from replica.commands.check_tables import show
 
@@ -176,6 +176,7 @@ def _folders(seen: Found) -> list[Finding]:
 def _show_tree(
     seen: Found,
     launch: Launch,
+    *,
     answer: Answer,
     findings: list[Finding],
     beware: list[tuple[str, str]],

@@ -43,18 +43,22 @@ class Finding:
 
 def inspected(plan: Plan, launch: Launch, *, has_folder: bool) -> list[Finding]:
     """Look at the machine; ``has_folder`` is whether the model is here already."""
-    found: list[Finding] = []
-    if plan.setup.gpu is not None:
-        found += _gpus(plan, launch)
-    found += _host_memory(plan)
-    if not has_folder:
-        found.append(_disk(plan))
+    is_for_gpu = plan.setup.gpu is not None
+    seen = cards() if is_for_gpu else []
+    found: list[Finding] = list(_gpus(plan, launch, seen)) if is_for_gpu else []
+    # Without a GPU it is not the machine that the plan is for: its sizes are told, not judged.
+    is_judged = bool(seen) or not is_for_gpu
+    sized = list(_host_memory(plan)) + ([] if has_folder else [_disk(plan)])
+    found += sized if is_judged else [_told(each) for each in sized]
     found += _ports(launch)
     return found
 
 
-def _gpus(plan: Plan, launch: Launch) -> Iterator[Finding]:
-    seen = cards()
+def _told(finding: Finding) -> Finding:
+    return finding if finding.state == "ok" else Finding(finding.what, "note", finding.words)
+
+
+def _gpus(plan: Plan, launch: Launch, seen: list[Card]) -> Iterator[Finding]:
     setup = plan.setup
     if not seen:
         yield Finding("gpus", "note", "no GPU is seen here (nvidia-smi): not inspected")
@@ -128,7 +132,11 @@ def _disk(plan: Plan) -> Finding:
     words = (
         f"{free_gb:,.0f} GB free at {place}, about {needs_gb:,.0f} GB of weights are not here yet"
     )
-    return Finding("disk", "note" if free_gb > needs_gb else "fail", words, "model-missing")
+    if free_gb > needs_gb:
+        return Finding("disk", "note", words)
+    return Finding(
+        "disk", "fail", words + ": make room, or give a folder with --model-path", "disk-short"
+    )
 
 
 def _ports(launch: Launch) -> Iterator[Finding]:
