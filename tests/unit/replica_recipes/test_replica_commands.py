@@ -13,6 +13,7 @@ import pytest
 from replica.cli import replica
 from replica.engines.sglang_check import SCRIPT, engine_python
 from replica.errors import ReplicaError
+from tests.unit.replica_recipes.setups import free_port
 from tests.unit.replica_recipes.test_model_files import cut, model
 
 if TYPE_CHECKING:
@@ -59,13 +60,6 @@ def engine(folder: Path, **answer: object) -> str:
     path.write_text(ENGINE.format(python=sys.executable, answer={**whole, **answer}))
     path.chmod(0o755)
     return str(path)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return min(port, 65_000)
 
 
 def test_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -269,10 +263,10 @@ def test_an_engine_that_says_nothing(capsys: pytest.CaptureFixture[str], tmp_pat
 
 
 def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    port = free_port()
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        port = taken.getsockname()[1]
         words = ("check", "kimi-k2.6-nvfp4", "--python", engine(tmp_path), "--port", str(port))
         made = tree(capsys, *words, code=1)
     row = next(row for row in made["findings"] if row["code"] == "port-taken")
