@@ -49,6 +49,7 @@ class Core(Protocol):
 class Row(NamedTuple):
     """A session to be stored: its name there, its value, and by what a store tells newer from older."""
 
+    session_key: str
     key: str
     value: bytes
     version: int
@@ -56,9 +57,10 @@ class Row(NamedTuple):
 
 
 class Word(NamedTuple):
-    """What is to be said and stored now; no ``message`` if all was said before."""
+    """What is to be said and stored now; no ``message`` if all was said before, ``vector`` is it without sessions."""
 
     message: bytes | None
+    vector: bytes
     rows: list[Row]
 
 
@@ -121,10 +123,10 @@ class Desk:
         rows: list[Row] = []
         news: list[tuple[str, bytes]] = []
         for pin in pins:
-            value = packed(pin, now_s=now_s, wall_s=wall_s)
-            rows.append(Row(pin_key(pin.key), value, pin.version, pin.turn))
+            row = _row(pin, now_s, wall_s)
+            rows.append(row)
             if len(pin.key) <= _TOLD_KEY_MAX:
-                news.append((pin.key, value))
+                news.append((pin.key, row.value))
         self.counts.stored += len(rows)
         rows += self._healed(now_s, wall_s)
         loads = [
@@ -142,11 +144,15 @@ class Desk:
         ttl_s = self.parameters.ttl_s
         is_due = now_s - self._said_s >= ttl_s / _KEEP_ALIVE_SHARE
         if not news and loads == self._loads and not is_due:
-            return Word(None, rows)
+            return Word(None, b"", rows)
         self._loads, self._said_s = loads, now_s
         self._number += 1
         self.counts.said += len(news)
-        return Word(said(self.router, self._number, ttl_s=ttl_s, loads=loads, pins=news), rows)
+        name, number = self.router, self._number
+        vector = message = said(name, number, ttl_s=ttl_s, loads=loads, pins=[])
+        if news:
+            message = said(name, number, ttl_s=ttl_s, loads=loads, pins=news)
+        return Word(message, vector, rows)
 
     def drop(self) -> None:
         """Nobody listens: what is news now is told when that is over, with all the rest."""
@@ -224,6 +230,16 @@ class Desk:
         self.counts.found += 1
         return True
 
+    def refused(self, row: Row, data: bytes, now_s: float, wall_s: float) -> None:
+        """The store has a newer one of a session that it was given: it counts, and is told and stored again."""
+        pin, value = self.core.pins.get(row.session_key), unpacked(data)
+        if pin is None or value is None:
+            return
+        self.found(row.session_key, data, now_s, wall_s)
+        news = self.core.pins.news
+        if news is not None and (pin.version, pin.turn) > (value.version, value.turn):
+            news[pin.key] = pin
+
     # Parts
 
     def _news(self) -> list[Pin]:
@@ -244,10 +260,10 @@ class Desk:
             return []
         left_s = max(self._heal_until_s - now_s, 0.2)
         n = min(len(healing), _PINS_A_TIME, 1 + int(len(healing) * 0.25 / left_s))
-        rows = []
-        for _ in range(n):
-            pin = healing.popleft()
-            value = packed(pin, now_s=now_s, wall_s=wall_s)
-            rows.append(Row(pin_key(pin.key), value, pin.version, pin.turn))
         self.counts.healed += n
-        return rows
+        return [_row(healing.popleft(), now_s, wall_s) for _ in range(n)]
+
+
+def _row(pin: Pin, now_s: float, wall_s: float) -> Row:
+    value = packed(pin, now_s=now_s, wall_s=wall_s)
+    return Row(pin.key, pin_key(pin.key), value, pin.version, pin.turn)
