@@ -207,7 +207,8 @@ class RedisStore(Store):
                 yield await self._opened()
         except (exceptions.RedisError, OSError, TimeoutError) as failure:
             trouble = trouble_of(failure)
-            if trouble is Trouble.READ_ONLY:  # it may not be the one that is written to any more
+            is_one = self._access.kind is Kind.SERVER
+            if trouble is Trouble.READ_ONLY and not is_one:  # another one is written to by now
                 await self._let_go()
             raise StoreError(trouble, str(failure) or type(failure).__name__) from failure
 

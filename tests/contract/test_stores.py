@@ -17,7 +17,7 @@ from router.stores.redis_store import RedisStore
 from tests.doubles.redis_server import WHEEL, newest, running_redis
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from router.stores.base import Store, StoreError
 
@@ -78,6 +78,13 @@ def make(request: pytest.FixtureRequest) -> Iterator[Callable[[], Store]]:
         yield lambda: RedisStore(access_of(server.url), random.Random(1))
 
 
+async def until(ask: Callable[[], Awaitable[object]], expected: object) -> None:
+    """Ask a store again and again, until it answers so: its own clock decides when."""
+    async with asyncio.timeout(WAIT_S):
+        while await ask() != expected:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
 @contextlib.asynccontextmanager
 async def listening(make: Callable[[], Store]) -> AsyncIterator[tuple[Store, Ears]]:
     store, ears = make(), Ears()
@@ -122,9 +129,7 @@ async def test_a_value_of_another_form_keeps_its_rank(make: Callable[[], Store])
 async def test_a_value_is_forgotten_when_its_time_is_over(make: Callable[[], Store]) -> None:
     async with listening(make) as (store, _):
         await store.write([Stored("e", 0, 1)], ttl_s=0.05)
-        async with asyncio.timeout(WAIT_S):
-            while await store.read(["e"]) != [None]:
-                await asyncio.sleep(0.01)
+        await until(lambda: store.read(["e"]), [None])
 
 
 async def test_a_swap_needs_the_version_that_was_seen(make: Callable[[], Store]) -> None:
@@ -160,9 +165,7 @@ async def test_a_router_learns_that_its_last_word_is_gone(make: Callable[[], Sto
     async with listening(make) as (store, _):
         assert await store.say("r9", b"v", b"m", ttl_s=0.2) is False
         assert await store.say("r9", b"v", b"m", ttl_s=0.05) is True
-        async with asyncio.timeout(WAIT_S):
-            while await store.say("r9", b"v", b"m", ttl_s=0.05):
-                await asyncio.sleep(0.1)
+        await until(lambda: store.say("r9", b"v", b"m", ttl_s=0.05), expected=False)
 
 
 async def test_a_named_value_is_held_by_who_saw_the_last_one(make: Callable[[], Store]) -> None:
@@ -175,6 +178,4 @@ async def test_a_named_value_is_held_by_who_saw_the_last_one(make: Callable[[], 
         assert found["lease:x"].value == b"2"
         assert 50.0 < found["lease:x"].left_s <= 60.0
         assert await one.hold("lease:x", b"", expected=b"2", ttl_s=60.0)
-        async with asyncio.timeout(WAIT_S):
-            while await one.held():
-                await asyncio.sleep(0.01)
+        await until(one.held, [])

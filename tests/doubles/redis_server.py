@@ -87,11 +87,12 @@ class RedisServer:
             try:
                 with contextlib.closing(self.client) as client:
                     client.ping()
-                return
             except redis.RedisError:
                 assert self.process.poll() is None, "redis-server has ended"
                 assert time.monotonic() < until_s, "redis-server does not answer"
                 time.sleep(0.02)
+            else:
+                return
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal: SIGSTOP hangs it, SIGCONT lets it go on, SIGKILL ends it."""
@@ -109,7 +110,10 @@ class RedisServer:
 
 @contextlib.contextmanager
 def running_redis(
-    *flags: str, program: str = WHEEL, port: int = 0, **client_options: Any
+    *flags: str,
+    program: str = WHEEL,
+    port: int = 0,
+    **client_options: Any,  # noqa: ANN401
 ) -> Iterator[RedisServer]:
     """A server that answers, for the length of the block."""
     folder = tempfile.mkdtemp(prefix="rd")

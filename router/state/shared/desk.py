@@ -17,7 +17,6 @@ from router.state.shared.values import packed, pin_key, told, unpacked
 if TYPE_CHECKING:
     import random
 
-    from router.dialect.base import PromptFacts
     from router.state.fleet.ledger import Ledger
     from router.state.sessions.pins import Pin, Pins
     from router.state.shared.feed import LoadRow
@@ -44,6 +43,17 @@ class Core(Protocol):
     @property
     def peers(self) -> Peers:
         """What it is told."""
+
+
+class Asked(Protocol):
+    """What is read of a request's facts."""
+
+    session_key: str
+    bound_to: str
+
+    @property
+    def is_turn(self) -> bool:
+        """It generates."""
 
 
 class Row(NamedTuple):
@@ -95,7 +105,7 @@ class Desk:
     """Reads a core's news and tells it others'; ``router`` is this router's name among them.
 
     Nothing is kept that grows: of a session only the last state is news, and a store that is away is told
-    nothing (``drop``) and all live sessions when it is back (``heal``).
+    nothing (``drop``) and all live sessions when it is back (``heal``). ``is_deaf``: others' words do not come.
     """
 
     core: Core
@@ -103,6 +113,7 @@ class Desk:
     dice: random.Random
     parameters: DeskParameters = field(default_factory=DeskParameters)
     counts: DeskCounts = field(default_factory=DeskCounts)
+    is_deaf: bool = True
     _number: int = 0
     _loads: list[LoadRow] = field(default_factory=list)
     _said_s: float = -inf
@@ -202,18 +213,21 @@ class Desk:
         self._doubted_s = now_s
         self.counts.gaps += 1
 
-    def forget_routers(self) -> None:
-        """Nothing was heard for a while: whose number is next is not known any more."""
+    def listen(self, now_s: float) -> None:
+        """Others' words come from now on: who said how much before is not known."""
+        self.is_deaf = False
         self._numbers.clear()
+        if len(self.core.pins):
+            self.doubt(now_s)
 
     # What is asked
 
-    def wanted(self, facts: PromptFacts) -> str | None:
+    def wanted(self, facts: Asked) -> str | None:
         """The name by which a request's session is to be looked for in the store; None if it is known well here."""
         if not facts.is_turn or facts.bound_to:
             return None
         pin = self.core.pins.get(facts.session_key)
-        if pin is not None and pin.used_s >= self._doubted_s:
+        if pin is not None and pin.used_s >= self._doubted_s and not self.is_deaf:
             return None
         return pin_key(facts.session_key)
 
