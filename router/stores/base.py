@@ -78,7 +78,12 @@ class Listener(Protocol):
 
 
 class Store(Protocol):
-    """A store; every call may raise ``StoreError``, and none takes longer than the limit it was made with."""
+    """A store; every call may raise ``StoreError``, and none takes longer than the limit it was made with.
+
+    ``n_commands`` counts what a server behind it was asked to do.
+    """
+
+    n_commands: int
 
     async def start(self, listener: Listener) -> None:
         """Begin to listen, and go on trying until ``stop``. Does not wait for the store."""

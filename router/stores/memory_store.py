@@ -62,6 +62,7 @@ class MemoryStore(Store):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._listener: Listener | None = None
+        self.n_commands = 0
 
     @override
     async def start(self, listener: Listener) -> None:

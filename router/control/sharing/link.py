@@ -39,6 +39,7 @@ _PARTLY: Final = (Trouble.FULL, Trouble.READ_ONLY)
 """It passes words on, and tells what it knows."""
 
 _JITTER: Final = 0.1
+_HURRY_S: Final = 0.02
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,10 +76,17 @@ class Link:
         self._wall_s = wall_s
         self._dice = dice
         self.desk = Desk(core, router, dice)
-        counts.desk = self.desk.counts
+        counts.desk, counts.commands = self.desk.counts, lambda: store.n_commands
         self._readings = Readings(
-            store, counts, wait_s=self._p.read_s, now_s=now_s, dice=dice, found=self._found
+            store,
+            counts,
+            wait_s=self._p.read_s,
+            now_s=now_s,
+            dice=dice,
+            found=self._found,
+            placed=self._placed,
         )
+        self._hurry = asyncio.Event()
         self._ticking: asyncio.Task[None] | None = None
         self._trouble: Trouble | None = None
         self._is_whole = False  # the store has had all that is to be stored
@@ -120,6 +128,10 @@ class Link:
     def _found(self, session_key: str, data: bytes) -> None:
         self.desk.found(session_key, data, self._now_s(), self._wall_s())
 
+    def _placed(self) -> None:
+        """A session that nobody knew may have a home now: its next turn may come to another router, and soon."""
+        self._hurry.set()
+
     # Told by the store
 
     def on_message(self, data: bytes) -> None:
@@ -144,8 +156,17 @@ class Link:
                 wait_s = self._dice.uniform(*_AGAIN_S)
             else:
                 wait_s = self._p.publish_s * (1.0 + _JITTER * (self._dice.random() - 0.5))
-            await asyncio.sleep(wait_s)
+            await self._wait(wait_s)
             await self._speak()
+
+    async def _wait(self, wait_s: float) -> None:
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._hurry.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(_HURRY_S)  # for those that come at the same time
+        self._hurry.clear()
 
     async def _speak(self) -> None:
         """Say and store what is news; after trouble, all there is to store."""

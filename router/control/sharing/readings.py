@@ -39,8 +39,8 @@ class _Waiter:
 class Readings:
     """Asks a store for sessions; ``found`` is told of each that it knows, in time or not.
 
-    What is asked for within one turn of the event loop is one question. ``may_ask`` says whether the store
-    is there at all.
+    What is asked for within one turn of the event loop is one question. ``placed`` is called when a request
+    has gone on.
     """
 
     def __init__(
@@ -52,12 +52,14 @@ class Readings:
         now_s: Callable[[], float],
         dice: random.Random,
         found: Callable[[str, bytes], None],
+        placed: Callable[[], None],
     ) -> None:
         self._store = store
         self._counts = counts
         self._wait_s = wait_s
         self._now_s = now_s
         self._found = found
+        self._placed = placed
         self._breaker = Breaker(dice)
         self._n_under_way = 0
         self._asked: dict[str, tuple[str, list[_Waiter]]] = {}
@@ -114,3 +116,4 @@ class Readings:
             waiter.then()
         except Exception:  # noqa: BLE001 - one request's fault is not the others'
             _log.exception("request-failed after a session was asked for")
+        self._placed()
