@@ -27,6 +27,7 @@ from router.state.operating import Operating
 from router.state.rates.tokens import AnswerShare, TokenRatio
 from router.state.sessions.pins import Pins
 from router.state.sessions.tails import Tails
+from router.state.shared.peers import Peers
 from router.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -91,11 +92,13 @@ class RouterCore:
         self.members = self._members
         self.operating = Operating(self.fleet, self.pins, self.index)
         self.tails = Tails()
+        self.peers = Peers(self.fleet, self.pins, self.index)
         self.history = History()
 
     def tick(self, now_s: float) -> list[str]:
         """Let time pass: pins age, leases end. Answers the replicas whose lease ran out."""
         self.pins.expire(now_s)
+        self.peers.expire(now_s)
         return self._members.expire(now_s)
 
     @property
@@ -265,6 +268,8 @@ class RouterCore:
     def _route_request(
         self, facts: PromptFacts, key: str, pin: Pin | None, now_s: float
     ) -> tuple[RouteRequest, Estimate]:
+        if pin is not None and pin.claim_id:
+            self.peers.show(pin, facts)
         match = self.beliefs.match(facts, pin)
         guess = estimate(facts, pin, match, self.ratio, self.answers, parameters=self._p.estimate)
         home_id = None if pin is None else pin.home_id
@@ -324,7 +329,12 @@ class RouterCore:
                     self.history.totals.moves += 1
                 else:
                     self.history.totals.rehomes += 1
+        has_home = pin is not None and pin.home_id == home_id
         pin = self.pins.touch(record.session_key, home_id, now_s, tokens=tokens)
+        if self.pins.news is not None:
+            pin.told_by = ""
+            if not has_home:
+                self.pins.news[pin.key] = pin
         if pin.n_requests == 0:
             pin.source = record.session_source
             pin.parent_key = ticket.facts.parent_key
@@ -364,7 +374,9 @@ class RouterCore:
         pin.tail, pin.tail_segments, pin.place = chain[-1], len(chain), ticket.place
         pin.served = None if replica is None else _place_of(replica)
         pin.prompt_bytes, pin.prompt_tokens = prompt_bytes, prompt_tokens
-        pin.output_tokens = output_tokens
+        pin.output_tokens, pin.turn, pin.claim_id = output_tokens, pin.n_requests, ""
+        if self.pins.news is not None:
+            self.pins.news[pin.key] = pin
 
 
 def _place_of(replica: Replica) -> tuple[str, int]:

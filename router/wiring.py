@@ -22,6 +22,7 @@ from router.control.discovery.sources import Discovery
 from router.control.events.subscriber import KvEvents
 from router.control.observe.probes import Probes
 from router.control.reload import Reloader
+from router.control.sharing.opened import link_to_others
 from router.core import CoreParameters, RouterCore
 from router.dialect import dialects
 from router.dialect.options import DialectOptions
@@ -193,6 +194,7 @@ class Router:
         )
         names = _model_names(settings, self.core)
         self._events = _kv_events(settings, self.core, counts, to_replicas)
+        self._link = link_to_others(settings, self.core, counts.sharing)
         options = replace(dialect_options(settings), adapter_of=names.adapter_of)
         self._lookups = lookups = Lookups()
         self.door = FrontDoor(
@@ -206,6 +208,7 @@ class Router:
             observer=Observer(counts, access=self._access, gate=gate),
             now_s=now_s,
             tying=None if self._events is None else self._events.tying,
+            sharing=self._link,
             security=EdgeSecurity(
                 gate=gate,
                 keys=ReplicaKeys(api_key, is_client_forwarded=settings.forward_client_key),
@@ -264,6 +267,8 @@ class Router:
             await self.probes.start()
             if self._events is not None:
                 await self._events.start()
+            if self._link is not None:
+                await self._link.start()
             tls = self._tls.context if self._tls and self._settings.tls.control else None
             host, port = self._settings.admin_host, self._settings.admin_port
             handshake_s = self._settings.tls.handshake_s
@@ -289,6 +294,8 @@ class Router:
         await self.probes.stop()
         if self._events is not None:
             await self._events.stop()
+        if self._link is not None:
+            await self._link.stop()
         await self.api.stop()
         self._lookups.close()
         if self._access is not None:

@@ -60,6 +60,13 @@ class Tying(Protocol):
         """A request's answer begins; ``body`` is what its replica was sent."""
 
 
+class Sharing(Protocol):
+    """Knows the sessions of other routers."""
+
+    def ask(self, facts: PromptFacts, then: Callable[[], None]) -> bool:
+        """Find a session that is not known here; True if ``then`` is called, once and soon."""
+
+
 class Sweepable(Protocol):
     """A connection whose time-outs the front door's one timer looks after."""
 
@@ -109,6 +116,7 @@ class Door:
     decoders: Decoders = field(default_factory=Decoders)
     holders: Holders = field(default_factory=Holders)
     tying: Tying | None = None
+    sharing: Sharing | None = None
     is_draining: bool = False
     arriving_bytes: int = 0
 

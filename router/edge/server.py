@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from router.core import RouterCore
     from router.dialect.base import Dialect
     from router.edge.bounds.limits import EdgeLimits
-    from router.edge.context import Observer, Tying
+    from router.edge.context import Observer, Sharing, Tying
     from router.lookup import Lookups
 
 _BACKLOG = 1024
@@ -53,6 +53,7 @@ class FrontDoor:
         names: ModelNames | None = None,
         engine_paths: Sequence[str] = (),
         tying: Tying | None = None,
+        sharing: Sharing | None = None,
         lookups: Lookups | None = None,
     ) -> None:
         """``names`` resolves models, without aliases if not given; ``engine_paths`` are let through.
@@ -72,6 +73,7 @@ class FrontDoor:
             gate=security.gate,
             keys=security.keys,
             tying=tying,
+            sharing=sharing,
             forwarding=replace(
                 forwarding or ForwardingRules(),
                 is_key_dropped=not security.keys.is_client_forwarded,

@@ -21,6 +21,7 @@ from router.obs.beliefs import belief_metrics
 from router.obs.histogram import Histogram
 from router.obs.probes import ProbeCounts, probe_metrics
 from router.obs.replicas import replica_metrics
+from router.obs.sharing import SharingCounts, sharing_metrics
 from router.obs.sources import source_metrics
 from router.obs.tenants import tenant_metrics
 
@@ -97,6 +98,14 @@ METRICS: Final[dict[str, str]] = {
     "homeport_replica_prediction_error_tokens_total": "predicted against reported cached tokens, summed without sign",
     "homeport_replica_known_pages": "pages that a replica has published and holds",
     "homeport_kv_events_total": "what came of following a replica's KV events",
+    "homeport_store_up": "1 while what routers share is told and stored",
+    "homeport_store_peers": "other routers that were heard of lately",
+    "homeport_store_troubles_total": "calls to the store that failed, by trouble",
+    "homeport_store_readings_total": "requests whose session was asked for, by outcome",
+    "homeport_store_read_seconds": "what requests waited for their session",
+    "homeport_store_commands_total": "commands sent to the store",
+    "homeport_store_sessions_total": "sessions said, told, stored, healed, found, or not readable",
+    "homeport_store_gaps_total": "times other routers' words were missed",
     "homeport_ties_total": "prompts whose pages were to be learned, by outcome",
 }
 """Name and meaning of each; ``docs/metrics.md`` has the same rows."""
@@ -124,6 +133,7 @@ class Counts:
     events: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     ties: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     probes: ProbeCounts = field(default_factory=ProbeCounts)
+    sharing: SharingCounts = field(default_factory=SharingCounts)
 
     def finished(self, record: RequestRecord) -> None:
         """Count a placed request that is over."""
@@ -177,6 +187,7 @@ class RouterMetrics(Collector):
         yield from source_metrics(self._sources, METRICS)
         yield from tenant_metrics(self._gate, METRICS)
         yield from replica_metrics(self._core, METRICS)
+        yield from sharing_metrics(self._core, self._counts.sharing, METRICS)
         yield from probe_metrics(self._counts.probes, METRICS, self._now_s())
         yield from belief_metrics(
             self._core, self._counts.events, self._counts.ties, METRICS, self._now_s()

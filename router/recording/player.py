@@ -30,7 +30,9 @@ from router.recording.records import (
     Fixed,
     Header,
     Limited,
+    Loaded,
     Moved,
+    Pinned,
     Placed,
     Refusal,
     Retry,
@@ -40,7 +42,7 @@ from router.recording.records import (
     Weighed,
 )
 from router.recording.seal import name_of
-from router.recording.telling import pages_of, tell_member, tell_operating
+from router.recording.telling import pages_of, tell_member, tell_operating, tell_peers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -242,6 +244,8 @@ class Player:
                     raise RecordingError(f"no request {record.ticket} is in flight")
             case Weighed() | Limited() | Emptied() | Fixed() | Moved():
                 tell_operating(self.core.operating, record)
+            case Pinned() | Loaded():
+                tell_peers(self.core.peers, record)
             case Tied():
                 self._tie(record)
             case _:

@@ -18,6 +18,7 @@ from router.recording.chains import ChainMemory, lengths_of
 from router.recording.faults import fault_of, status_of
 from router.recording.recorded_members import RecordedMembers
 from router.recording.recorded_operating import RecordedOperating
+from router.recording.recorded_peers import RecordedPeers
 from router.recording.records import (
     Arrive,
     Began,
@@ -71,6 +72,7 @@ class RecordedCore(RouterCore):
         self._chains = chains or ChainMemory()
         self.members = RecordedMembers(self, seal, journal, on_state)
         self.operating = RecordedOperating(self, seal, journal)
+        self.peers = RecordedPeers(self, seal, journal)
 
     @override
     def tick(self, now_s: float) -> list[str]:

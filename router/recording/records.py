@@ -265,6 +265,40 @@ class Tied(_Record, tag=42):
     pages: bytes
 
 
+# What other routers tell
+
+
+class Pinned(_Record, tag=60):
+    """Another router told of a session (sealed), or the store knew it; the fields are those of ``ToldPin``."""
+
+    now_s: float
+    session: Sealed
+    home_id: str
+    version: Count
+    turn: Count
+    tokens: Count
+    prompt_tokens: Count
+    prompt_bytes: Count
+    output_tokens: Count
+    tail: Sealed
+    tail_segments: Count
+    served_id: str
+    age_s: float
+    source: str
+    wins: bool
+    fixed_id: str
+    fixed_for_s: float | None
+
+
+class Loaded(_Record, tag=61):
+    """Another router told what it has in flight: a replica and a ``PeerLoad``'s fields a row, for ``ttl_s``."""
+
+    now_s: float
+    router: str
+    ttl_s: float
+    loads: tuple[tuple[str, Count, Count, Count, Count, Count], ...]
+
+
 # What it answers
 
 
@@ -354,6 +388,9 @@ Member = Join | Leave | Renew | Described | Heard | Observed | Drain | Undrain |
 Operated = Weighed | Limited | Emptied | Fixed | Moved
 """What an operator does."""
 
-Input = Member | Operated | Tick | Arrive | Retry | Blame | Began | Finish | Tied
+Told = Pinned | Loaded
+"""What other routers tell."""
+
+Input = Member | Operated | Told | Tick | Arrive | Retry | Blame | Began | Finish | Tied
 Output = Placed | Refusal | Stayed
 Record = Header | Input | Output | End

@@ -17,6 +17,7 @@ from router.recording.records import (
     Join,
     Leave,
     Limited,
+    Loaded,
     Moved,
     Observed,
     Paged,
@@ -27,13 +28,15 @@ from router.recording.records import (
 from router.recording.seal import name_of
 from router.state.cache.feeds import Feeding
 from router.state.cache.pages import Change
-from router.state.fleet.replica import Description, Observation, ReplicaSpec
+from router.state.fleet.replica import Description, Observation, PeerLoad, ReplicaSpec
 from router.state.rates.prefill import PrefillRate
+from router.state.shared.peers import ToldPin
 
 if TYPE_CHECKING:
-    from router.recording.records import Member, Operated
+    from router.recording.records import Member, Operated, Told
     from router.state.members.members import Members
     from router.state.operating import Operating
+    from router.state.shared.peers import Peers
 
 
 def tell_member(members: Members, record: Member) -> None:
@@ -102,6 +105,36 @@ def tell_operating(operating: Operating, record: Operated) -> None:
                 operating.fix(key, replica_id, now_s, for_s=record.for_s)
         case Moved(now_s=now_s, replica_id=replica_id):
             operating.move(name_of(record.session), replica_id, now_s)
+
+
+def tell_peers(peers: Peers, record: Told) -> None:
+    """Tell what a record says that another router told."""
+    if isinstance(record, Loaded):
+        loads = {replica_id: PeerLoad(*load) for replica_id, *load in record.loads}
+        peers.loaded(record.router, loads, record.now_s, ttl_s=record.ttl_s)
+        return
+    peers.pinned(
+        ToldPin(
+            key=name_of(record.session),
+            home_id=record.home_id,
+            version=record.version,
+            turn=record.turn,
+            tokens=record.tokens,
+            prompt_tokens=record.prompt_tokens,
+            prompt_bytes=record.prompt_bytes,
+            output_tokens=record.output_tokens,
+            tail=int.from_bytes(record.tail, "little"),
+            tail_segments=record.tail_segments,
+            served_id=record.served_id,
+            age_s=record.age_s,
+            source=record.source,
+            wins=record.wins,
+            told_by="",
+            fixed_id=record.fixed_id,
+            fixed_for_s=record.fixed_for_s,
+        ),
+        record.now_s,
+    )
 
 
 def _description(record: Described) -> Description:

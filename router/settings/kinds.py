@@ -60,6 +60,8 @@ Secret = Annotated[SecretStr | None, AfterValidator(_long_enough)]
 """A secret of at least 16 characters."""
 HeaderSecret = Annotated[SecretStr | None, AfterValidator(_fits_a_header)]
 """A key that somebody else made, as it goes into a header."""
+PlainSecret = Annotated[SecretStr | None, Field(min_length=1)]
+"""A secret that somebody else made."""
 Path = Annotated[str | None, Field(min_length=1)]
 
 

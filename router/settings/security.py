@@ -14,7 +14,11 @@ from router.settings.kinds import Path, Seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SECRET_FILES: Final = {"admin_key_file": "admin_key", "replica_api_key_file": "replica_api_key"}
+SECRET_FILES: Final = {
+    "admin_key_file": "admin_key",
+    "redis_password_file": "redis_password",
+    "replica_api_key_file": "replica_api_key",
+}
 """A setting that names a file -> the secret that is read from it."""
 
 _SECRET_BYTES_MAX: Final = 4096

@@ -32,6 +32,7 @@ from router.settings.groups import ForwardingSettings, HoldSettings, LimitSettin
 from router.settings.kinds import (
     HeaderSecret,
     Number,
+    PlainSecret,
     Port,
     Seconds,
     Secret,
@@ -47,6 +48,7 @@ from router.settings.security import (
     demand_admin_key,
     read_secret,
 )
+from router.settings.sharing import RedisUrl, SharingSettings
 from router.state.fleet.addresses import parse_url
 
 if TYPE_CHECKING:
@@ -196,6 +198,19 @@ class Settings(BaseModel):
     metrics_open: bool = Field(
         default=True, description="serve /metrics without the control API's key"
     )
+    redis_url: RedisUrl | None = Field(
+        default=None,
+        description="share sessions and load with other routers: redis://HOST:PORT, rediss:// for TLS",
+    )
+    redis_username: str | None = Field(
+        default=None, min_length=1, description="the user that Redis knows this router as"
+    )
+    redis_password: PlainSecret = Field(default=None, description="secret: that user's password")
+    redis_password_file: FileName = Field(
+        default=None, description="a file that holds redis_password"
+    )
+    redis_tls: ReplicaTlsSettings = Field(default_factory=ReplicaTlsSettings)
+    sharing: SharingSettings = Field(default_factory=SharingSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     tls: TlsSettings = Field(default_factory=TlsSettings)
     replica_tls: ReplicaTlsSettings = Field(default_factory=ReplicaTlsSettings)

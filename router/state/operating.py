@@ -66,6 +66,7 @@ class Operating:
         """
         pin = self._rehomed(session_key, replica_id, now_s)
         if pin is not None:
+            self._changed(pin)
             pin.fixed_id = replica_id
             pin.fixed_until_s = inf if for_s is None else now_s + for_s
         return pin
@@ -74,6 +75,7 @@ class Operating:
         """Unpin a session: it keeps its home and may leave it again. None if it is not known."""
         pin = self._pins.get(session_key)
         if pin is not None:
+            self._changed(pin)
             pin.fixed_id, pin.fixed_until_s = "", inf
         return pin
 
@@ -84,13 +86,21 @@ class Operating:
         released: the last word counts.
         """
         pin = self._rehomed(session_key, replica_id, now_s)
-        if pin is not None and pin.fixed_id != replica_id:
-            pin.fixed_id, pin.fixed_until_s = "", inf
+        if pin is not None:
+            self._changed(pin)
+            if pin.fixed_id != replica_id:
+                pin.fixed_id, pin.fixed_until_s = "", inf
         return pin
 
     def is_usable(self, replica_id: str) -> bool:
         """Whether a session that is sent there would be served there now."""
         return is_usable(self._fleet, replica_id)
+
+    def _changed(self, pin: Pin) -> None:
+        """What an operator says of a session is news, whether or not its home is another one."""
+        pin.version += 1
+        if self._pins.news is not None:
+            self._pins.news[pin.key] = pin
 
     def _rehomed(self, session_key: str, replica_id: str, now_s: float) -> Pin | None:
         pin = self._pins.get(session_key)

@@ -26,10 +26,11 @@ from router.errors import (
 )
 from router.state.cache.feeds import Feeding, Said
 from router.state.cache.pages import Change, Kind, Medium
-from router.state.fleet.replica import Description, Observation, ReplicaSpec
+from router.state.fleet.replica import Description, Observation, PeerLoad, ReplicaSpec
 from router.state.health.table import Event
 from router.state.history import Outcome
 from router.state.rates.prefill import PrefillRate
+from router.state.shared.peers import ToldPin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,6 +123,8 @@ class Drill:
             (2, self._feed),
             (8, self._page),
             (12, self._tie),
+            (4, self._peer_load),
+            (8, self._peer_pin),
         ]
         weights = [weight for weight, _ in acts]
         for _ in range(steps):
@@ -372,6 +375,51 @@ class Drill:
             self.core.members.paged(turn.replica_id, 0, [change], self.now_s)
         self.core.members.tied(turn, tokens, page_tokens, pages)
 
+    # Other routers
+
+    def _peer_load(self) -> None:
+        dice = self.dice
+        loads = {
+            self._name(): PeerLoad(*[dice.randrange(9) for _ in range(4)], dice.randrange(90_000))
+            for _ in range(dice.randrange(4))
+        }
+        self.core.peers.loaded(
+            dice.choice(("one", "two")), loads, self.now_s, ttl_s=dice.choice((2.0, 60.0))
+        )
+
+    def _peer_pin(self) -> None:
+        """A session that is known here, or not; mostly as it is, a turn on."""
+        dice = self.dice
+        if not self._sessions:
+            return
+        session = dice.choice(self._sessions[-6:])
+        n = dice.randint(1, len(session.segments))
+        pin = self.core.pins.get(session.key)
+        turns, version = (0, 0) if pin is None else (pin.n_requests, pin.version)
+        prompt_bytes = sum(session.lengths[:n])
+        self.core.peers.pinned(
+            ToldPin(
+                key=session.key,
+                home_id=self._name(),
+                version=max(0, version + dice.randint(-1, 1)),
+                turn=max(0, turns + dice.randint(-1, 2)),
+                tokens=prompt_bytes // 4 + 500,
+                prompt_tokens=prompt_bytes // 4,
+                prompt_bytes=prompt_bytes,
+                output_tokens=dice.randrange(900),
+                tail=session.segments[n - 1],
+                tail_segments=dice.choices((n, 0), [9, 1])[0],
+                served_id=dice.choice(("", self._name(), self._name())),
+                age_s=dice.choice((0.0, 3.0, 900.0)),
+                source=session.source.value,
+                wins=dice.random() < 0.5,
+                told_by=dice.choice(("one", "store")),
+                fixed_id=self._name() if dice.random() < 0.1 else "",
+                fixed_for_s=dice.choice((None, 30.0)),
+            ),
+            self.now_s,
+        )
+
     def _tick(self) -> None:
         self.core.tick(self.now_s)
 
@@ -388,14 +436,14 @@ def beliefs(
             pin.output_tokens, pin.tail_segments, pin.away_id, pin.away_count, pin.is_live,
             None if pin.tie is None else (pin.tie.marks, len(pin.tie.pages)),
             pin.n_requests, None if pin.parent_key is None else session(pin.parent_key),
-            pin.fixed_id, pin.fixed_until_s,
+            pin.fixed_id, pin.fixed_until_s, pin.version, pin.turn, pin.claim_id,
         )
         for pin in core.pins.recent(1 << 30)
     ]  # fmt: skip
     replicas = [
         (
             r.spec, r.state, r.capacity_tokens, r.weight, r.inflight_max, r.lease_until_s, r.observed, r.report,
-            r.foreign_inflight, r.foreign_backlog_s, r.counters, r.load, r.home,
+            r.foreign_inflight, r.foreign_backlog_s, r.peers, r.others_inflight, r.counters, r.load, r.home,
             tuple(model(name) for name in r.models), core.index.held_bytes(r.replica_id),
             core.beliefs.pages(r.replica_id), core.beliefs.accuracy(r.replica_id),
             core.beliefs.age_s(r.replica_id, core.history.totals.requests),

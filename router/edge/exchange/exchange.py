@@ -102,8 +102,12 @@ class Exchange:
             Refused: no replica can take the request, and it may not wait.
         """
         self._place.read(body, self._request_id, kept_id)
+        if not self._place.asks(self._set_out, self._turn_out):
+            self._set_out()
+
+    def _set_out(self) -> None:
         now_s = self._door.now_s()
-        if self._place.arrive(self, now_s):
+        if not self._is_over and self._place.arrive(self, now_s):
             self._dispatch(now_s)
 
     def try_again(self, now_s: float) -> bool:

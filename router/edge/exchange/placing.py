@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from enum import Enum, auto
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -11,22 +13,25 @@ from router.edge.bounds.holding import Wait, wait_s
 from router.edge.bounds.tries import STALLED, costs_work, may_go_on, may_have_started, may_repeat
 from router.edge.context import Pressure
 from router.edge.exchange.opening import opened
-from router.errors import Refused, UpstreamStatus
+from router.errors import Refused, RouterError, UpstreamStatus
 from router.state.health.table import KEEPING, TAKING
 from router.state.history import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from router.dialect.base import Dialect, PromptFacts, Usage
     from router.dialect.clients.agents import Manners
     from router.edge.bounds.holding import Waiter
     from router.edge.context import Door
     from router.edge.exchange.tenancy import Visit
-    from router.errors import RouterError, UpstreamError
+    from router.errors import UpstreamError
     from router.framing.events import RequestHead
     from router.ticket import Ticket
 
 _ANSWERING: Final = TAKING | KEEPING
 _LOOK_S: Final = 1.0
+_log: Final = logging.getLogger("homeport.edge")
 
 
 class Move(Enum):
@@ -109,6 +114,16 @@ class Placement:
         )
         self.facts, self.body, self.strips_usage, self.fields = opening
         self.is_stream = opening.facts.is_stream
+
+    def asks(self, then: Callable[[], None], fail: Callable[[RouterError], None]) -> bool:
+        """Ask for the session where other routers may know it better; True if ``then`` is called, soon.
+
+        ``fail`` is told what goes wrong in that.
+        """
+        sharing = self._door.sharing
+        if sharing is None or self.facts is None:
+            return False
+        return sharing.ask(self.facts, partial(_guarded, then, fail))
 
     def arrive(self, waiter: Waiter, now_s: float) -> bool:
         """Place the request; False if it waits for room.
@@ -261,3 +276,14 @@ class Placement:
         self.body = body
         self.ticket = None
         self.again_s = inf
+
+
+def _guarded(then: Callable[[], None], fail: Callable[[RouterError], None]) -> None:
+    """Nobody above answers what fails here."""
+    try:
+        then()
+    except RouterError as error:
+        fail(error)
+    except Exception:  # noqa: BLE001 - a fault of the router itself is answered as one
+        _log.exception("request-failed")
+        fail(RouterError("internal", "The router failed on this request; it is logged."))

@@ -197,7 +197,10 @@ class Fleet:
         return any(replica.state in TAKING for replica in self._replicas.values())
 
     def set_foreign(self, replica: Replica, inflight: int, backlog_s: float) -> None:
-        """What a replica carries beyond our own requests."""
+        """What a replica carries that is neither ours nor of a router that told of it."""
+        replica.others_inflight, replica.others_backlog_s = inflight, backlog_s
+        inflight += replica.peers.inflight
+        backlog_s += replica.peers.backlog_us / 1e6
         if inflight != replica.foreign_inflight or backlog_s != replica.foreign_backlog_s:
             replica.foreign_inflight, replica.foreign_backlog_s = inflight, backlog_s
             replica.foreign_backlog_us = round(backlog_s * 1e6)

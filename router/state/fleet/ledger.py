@@ -74,6 +74,10 @@ class Ledger:
             load = self._loads[replica_id] = Load()
         return load
 
+    def loads(self) -> list[tuple[str, Load]]:
+        """All of them by replica, also those of replicas that have nothing of ours."""
+        return list(self._loads.items())
+
     def expect(self, replica_id: str) -> Load:
         """The load of a replica that joins, which may still have requests from before it left."""
         self._leaving.discard(replica_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from router.state.cache.keeping import Keeping
 from router.state.health.progress import Progress
@@ -126,6 +126,18 @@ class Counters:
     stalls: int = 0
 
 
+class PeerLoad(NamedTuple):
+    """What other routers have in flight at one replica, as they told last; as in ``Load``."""
+
+    inflight: int = 0
+    inflight_tokens: int = 0
+    decoding: int = 0
+    backlog_us: int = 0
+    prefill_tokens: int = 0
+
+
+NO_PEERS: Final = PeerLoad()
+
 _CAPACITY_TOKENS_UNKNOWN: Final = 500_000
 """Assumed until the replica says more: about what TP4 on a B200 leaves at a memory fraction of 0.9."""
 
@@ -144,7 +156,8 @@ class Replica:
     ``reprice``. ``replica_id`` is its spec's and never changes.
     ``capacity_tokens`` is what it is believed to hold, ``stated_tokens`` what it was said to. ``allowance``:
     requests in flight that it may have while it is on trial or has just come back. ``full_s`` and ``stalled_s`` are
-    when it last became that, ``foreign_s`` when it last told of others' requests.
+    when it last became that, ``foreign_s`` when it last told of others' requests. Of these ``peers`` are those that
+    other routers told of, ``others_inflight`` and ``others_backlog_s`` what nobody told but its report.
     """
 
     spec: ReplicaSpec
@@ -172,6 +185,9 @@ class Replica:
     holdings: Holdings | None = None
     observed: Observation | None = None
     report: Observation | None = None
+    peers: PeerLoad = NO_PEERS
+    others_inflight: int = 0
+    others_backlog_s: float = 0.0
     foreign_inflight: int = 0
     foreign_backlog_s: float = 0.0
     foreign_backlog_us: int = 0
@@ -207,18 +223,18 @@ class Replica:
 
     @property
     def inflight_tokens(self) -> int:
-        """Prompt and expected output tokens of our requests."""
-        return self.load.inflight_tokens
+        """Prompt and expected output tokens of our requests and the other routers'."""
+        return self.load.inflight_tokens + self.peers.inflight_tokens
 
     @property
     def decoding(self) -> int:
-        """Requests of ours past their first event."""
-        return self.load.decoding
+        """Requests of ours, and of other routers, past their first event."""
+        return self.load.decoding + self.peers.decoding
 
     @property
     def prefill_tokens(self) -> int:
-        """Tokens to be computed of our requests that have not begun to answer."""
-        return self.load.prefill_tokens
+        """Tokens to be computed of our requests, and the other routers', that have not begun to answer."""
+        return self.load.prefill_tokens + self.peers.prefill_tokens
 
     @property
     def prefill_ahead_s(self) -> float:

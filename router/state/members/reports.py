@@ -47,14 +47,22 @@ def observed(replica: Replica, seen: Observation, *, fleet: Fleet, conduct: Cond
 
 
 def _foreign(replica: Replica, seen: Observation, fleet: Fleet) -> None:
-    """Only what exceeds our own share is new to the ledger."""
-    inflight = seen.running + seen.waiting - seen.ours
-    if inflight > 0:
+    """Only what exceeds our own share, and what other routers told of theirs, is new."""
+    if seen.running + seen.waiting > seen.ours:
         replica.foreign_s = seen.seen_s
-        reported_s = replica.rate.linear_s * seen.waiting_uncached_tokens
-        fleet.set_foreign(replica, inflight, max(0.0, reported_s - seen.ours_backlog_s))
+        fleet.set_foreign(replica, *beyond(replica, seen))
     elif replica.foreign_inflight or replica.foreign_backlog_s:
         fleet.set_foreign(replica, 0, 0.0)
+
+
+def beyond(replica: Replica, seen: Observation) -> tuple[int, float]:
+    """Requests of a report that no router tells of, and their seconds of backlog."""
+    peers = replica.peers
+    inflight = seen.running + seen.waiting - seen.ours - peers.inflight
+    if inflight <= 0:
+        return 0, 0.0
+    reported_s = replica.rate.linear_s * seen.waiting_uncached_tokens
+    return inflight, max(0.0, reported_s - seen.ours_backlog_s - peers.backlog_us / 1e6)
 
 
 def _learn(replica: Replica, seen: Observation, fleet: Fleet) -> None:

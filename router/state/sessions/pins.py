@@ -24,6 +24,9 @@ class Pin:
     Home, tokens and times are changed by :class:`Pins` only; the core keeps the rest. ``place`` is where
     the prefix index has its last prompt, or had it; ``served`` by which replica, in which epoch of its cache; ``tie`` the last prompt whose pages were learned.
     ``fixed_id`` is the replica that an operator fixed the session to until ``fixed_until_s``, "" for none.
+    ``version`` counts the changes of its home, at whichever router; ``turn`` is the number of the request by
+    which its last prompt is known. ``told_by`` is the router that told of it last, "" if that was
+    served here; ``claim_id`` the replica that computed its last prompt for another router, until it is shown.
     """
 
     key: str
@@ -48,6 +51,10 @@ class Pin:
     is_live: bool = False
     fixed_id: str = ""
     fixed_until_s: float = inf
+    version: int = 0
+    turn: int = 0
+    told_by: str = ""
+    claim_id: str = ""
 
     def fixed_to(self, now_s: float) -> str:
         """The replica that all its turns are to go to by now; "" if the policy decides."""
@@ -68,13 +75,15 @@ class Pins:
 
     ``live_s`` is how long after its last use a session counts as live, ``ttl_s`` how long a pin is
     kept, ``pins_max`` how many are kept at most (the longest idle go first). ``changed`` names the
-    replicas whose working set changed; who reads them from there empties it.
+    replicas whose working set changed; who reads them from there empties it. ``news`` are the pins that
+    other routers are to be told of, likewise; None where there are none.
     """
 
     live_s: float = 600.0
     ttl_s: float = 14_400.0
     pins_max: int = 200_000
     changed: dict[str, None] = field(default_factory=dict)
+    news: dict[str, Pin] | None = None
     _live: OrderedDict[str, Pin] = field(default_factory=OrderedDict)
     _idle: OrderedDict[str, Pin] = field(default_factory=OrderedDict)
     _totals: dict[str, HomeTotals] = field(default_factory=dict)
@@ -112,6 +121,10 @@ class Pins:
         else:
             self._totals.pop(replica_id, None)
 
+    def live(self) -> list[Pin]:
+        """The live pins, the longest idle first."""
+        return list(self._live.values())
+
     def recent(self, limit: int) -> list[Pin]:
         """The most recently used pins, newest first."""
         found: list[Pin] = []
@@ -144,6 +157,7 @@ class Pins:
         if pin.home_id != home_id:
             pin.home_id = home_id
             pin.homed_s = now_s
+            pin.version += 1
         pin.used_s = now_s
         pin.tokens = tokens
         pin.is_live = True
@@ -162,6 +176,7 @@ class Pins:
         if pin.is_live:
             self._uncount(pin)
         pin.home_id, pin.homed_s, pin.away_count = home_id, now_s, 0
+        pin.version += 1
         if pin.is_live:
             totals = self.totals(home_id)
             totals.live_sessions += 1

@@ -1,0 +1,1 @@
+"""What this router shares with others, over a store; ``docs/routers.md``."""

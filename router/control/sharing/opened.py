@@ -1,0 +1,57 @@
+"""The link to other routers, as the settings have it."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from router.clock import now_s
+from router.control.sharing.link import Link, LinkParameters
+from router.stores.access import access_of
+
+if TYPE_CHECKING:
+    from router.core import RouterCore
+    from router.obs.sharing import SharingCounts
+    from router.settings import Settings
+    from router.stores.base import Store
+
+_ROUTER_ID_BYTES: Final = 6
+
+
+def redis_store(settings: Settings, url: str) -> Store:
+    """The store that routers share; its client library is loaded only where there is one."""
+    tls, told, secret = settings.redis_tls, settings.sharing, settings.redis_password
+    access = access_of(
+        url,
+        prefix=told.prefix,
+        command_s=told.command_s,
+        username=settings.redis_username,
+        password=None if secret is None else secret.get_secret_value(),
+        ca_file=tls.ca_file,
+        cert_file=tls.cert_file,
+        key_file=tls.key_file,
+        is_verified=tls.verify,
+    )
+    store: Store = import_module("router.stores.redis_store").RedisStore(access, random.Random())  # noqa: S311  (pauses)
+    return store
+
+
+def link_to_others(settings: Settings, core: RouterCore, counts: SharingCounts) -> Link | None:
+    """The link to the other routers, None for a router that is alone."""
+    if settings.redis_url is None:
+        return None
+    told, store = settings.sharing, redis_store(settings, settings.redis_url)
+    parameters = LinkParameters(
+        told.read_ms_max / 1e3, told.publish_ms / 1e3, session_ttl_s=told.session_ttl_s
+    )
+    return Link(
+        core,
+        store,
+        counts,
+        router=secrets.token_hex(_ROUTER_ID_BYTES),
+        now_s=now_s,
+        dice=random.Random(),  # noqa: S311  (pauses)
+        parameters=parameters,
+    )

@@ -1,0 +1,1 @@
+"""What outlives one router and is seen by all: sessions, words and leases in a store outside the process."""
