@@ -96,7 +96,8 @@ class Door:
     have not arrived whole. ``door_id`` names this door in the header by which a request that comes
     round to it is recognised. ``gate`` knows the tenants, None if the door is open to all; ``keys`` are
     those that replicas are sent. ``holders`` knows which replica keeps which response; ``tying`` learns the
-    pages of prompts, None if nobody wants them.
+    pages of prompts, None if nobody wants them. ``is_draining``: it takes nothing new; ``is_leaving``: it still
+    does, but each answer is its connection's last.
     """
 
     core: RouterCore
@@ -118,7 +119,13 @@ class Door:
     tying: Tying | None = None
     sharing: Sharing | None = None
     is_draining: bool = False
+    is_leaving: bool = False
     arriving_bytes: int = 0
+
+    @property
+    def is_closing(self) -> bool:
+        """Each answer is its connection's last."""
+        return self.is_draining or self.is_leaving
 
     def arrive(
         self, facts: PromptFacts, now_s: float, request: RequestHead, request_id: str

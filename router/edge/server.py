@@ -12,18 +12,21 @@ from router.edge.bounds.memory import keep_large_blocks
 from router.edge.client.downstream import ClientConnection
 from router.edge.context import Door
 from router.edge.entry.credentials import EdgeSecurity
+from router.edge.entry.turns import Turns
 from router.edge.replicas.upstream import UpstreamPool
 from router.edge.routes.routes import Routes
 from router.framing.forwarding import ForwardingRules
 from router.state.fleet.names import ModelNames
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from router.core import RouterCore
     from router.dialect.base import Dialect
     from router.edge.bounds.limits import EdgeLimits
     from router.edge.context import Observer, Sharing, Tying
+    from router.edge.entry.turns import Share
     from router.lookup import Lookups
 
 _BACKLOG = 1024
@@ -81,6 +84,7 @@ class FrontDoor:
         )
         self._security = security
         self._server: asyncio.Server | None = None
+        self._turns: Turns | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_empty = asyncio.Event()
 
@@ -107,6 +111,21 @@ class FrontDoor:
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
+    def share(self, sockets: Sequence[socket.socket], share: Share, door_id: str) -> None:
+        """Serve what comes in at sockets that siblings listen on too.
+
+        ``door_id`` names all of them in the header by which a request that comes round is recognised.
+        """
+        self._door.door_id = door_id
+        self._turns = Turns(
+            sockets,
+            share,
+            lambda: ClientConnection(self._door),
+            lambda: len(self._door.connections),
+            self._secured(),
+        )
+        self._sweep()
+
     def _secured(self) -> dict[str, Any]:
         """What a listening socket needs for TLS; nothing without."""
         security = self._security
@@ -119,12 +138,29 @@ class FrontDoor:
             "ssl_shutdown_timeout": _FAREWELL_S,
         }
 
+    async def leave(self, grace_s: float) -> None:
+        """Leave what comes in to siblings, and end what is here, for at most ``drain_s``.
+
+        For ``grace_s`` answers only say that they are the last of their connection: who has just connected,
+        or sends the next request at this moment, is answered and not cut off. Who waits goes on waiting.
+        """
+        door = self._door
+        if self._turns is not None:
+            await self._turns.stop()
+        door.is_leaving = True
+        if not await self._empty_within(grace_s):
+            for connection in list(door.connections):
+                connection.drain()
+            await self._empty_within(door.limits.drain_s)
+
     async def stop(self) -> None:
         """Accept nothing more, let running answers end for at most ``drain_s``, then close."""
         door = self._door
         door.is_draining = True
         if self._server is not None:
             self._server.close()
+        if self._turns is not None:
+            await self._turns.stop()
         for connection in list(door.connections):
             connection.drain()
         if not await self._empty_within(door.limits.drain_s):
@@ -155,6 +191,8 @@ class FrontDoor:
         self._timer = asyncio.get_running_loop().call_later(door.limits.sweep_s, self._sweep)
         now_s = door.now_s()
         door.sweep(now_s)
+        if self._turns is not None:
+            self._turns.tell()
         for connection in list(door.connections):
             connection.sweep(now_s)
         door.pool.sweep(now_s)

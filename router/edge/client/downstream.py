@@ -168,7 +168,7 @@ class ClientConnection(asyncio.Protocol):
         """The client asked for another request on this connection and the door is open."""
         head = self._reception.head
         is_last = self._has_eof and not self._queue
-        return head is not None and head.keep_alive and not self._door.is_draining and not is_last
+        return head is not None and head.keep_alive and not self._door.is_closing and not is_last
 
     def answered(self, *, keep_alive: bool) -> None:
         """The answer is whole; the connection is free for the next request, or closed."""
@@ -176,7 +176,7 @@ class ClientConnection(asyncio.Protocol):
         patience = self._patience
         patience.idle_since_s = now_s = self._door.now_s()
         patience.started_s = now_s if self._queue else None
-        is_done = self._door.is_draining or self._has_eof
+        is_done = self._door.is_closing or self._has_eof
         if keep_alive and not (is_done and not self._queue and self._parser.is_between):
             self._pump()
         else:
