@@ -284,6 +284,7 @@ class RouterCore:
             guess.is_auxiliary,
             guess.cached_tokens,
             guess.head_key,
+            self.peers.is_apart,
         )
         return request, guess
 

@@ -195,12 +195,11 @@ class Router:
         names = _model_names(settings, self.core)
         self._events = _kv_events(settings, self.core, counts, to_replicas)
         self._link = link_to_others(settings, self.core, counts.sharing)
-        options = replace(dialect_options(settings), adapter_of=names.adapter_of)
         self._lookups = lookups = Lookups()
         self.door = FrontDoor(
             core=self.core,
             lookups=lookups,
-            dialects=dialects(options),
+            dialects=dialects(replace(dialect_options(settings), adapter_of=names.adapter_of)),
             names=names,
             engine_paths=settings.engine_paths,
             limits=edge_limits(settings),

@@ -26,6 +26,7 @@ from router.policy import registry
 from router.settings import LimitSettings, Settings
 from router.state.cache.feeds import Feeding, Said
 from router.state.fleet.replica import ReplicaSpec
+from router.state.shared.desk import DeskCounts
 from router.tenants.gate import Gate
 from router.tenants.model import Tenant
 
@@ -160,6 +161,9 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     counts.probes.ended["ready", "ok"] += 1
     counts.probes.took["ready"].add(0.001)
     counts.probes.load_changed_s["r1"] = 0.0
+    counts.sharing.desk = DeskCounts()
+    counts.sharing.troubles["full"] += 1
+    counts.sharing.readings["late"] += 1
     gate = Gate([Tenant("a")], 0.0, is_isolated=False)
     gate.accounts["a"].ended["done"] += 1
     gate.accounts["a"].refused["x"] += 1

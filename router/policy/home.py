@@ -13,6 +13,9 @@ A session leaves its home only when that is clearly cheaper, since a move leaves
 and adds a cold prefill where it goes. A session with many requests at once (a tree of sub-agents
 under one id) is split: its further requests go where they are cheapest, its home stays.
 
+Where other routers decide on the same sessions and cannot be heard, homes are not priced, for prices differ
+with what each has seen: who has a home stays, who has none goes where rendezvous hashing ranks it first.
+
 Every part of a price is divided by the replica's weight.
 """
 
@@ -86,6 +89,8 @@ class Home:
         home = None if request.home_id is None else fleet.candidate(request.home_id)
         if home is None:
             reason = "new" if request.home_id is None else "rehome"
+            if request.is_apart and not request.is_auxiliary:
+                return self._agreed(request, fleet, reason)
             return self._place(request, fleet, "auxiliary" if request.is_auxiliary else reason)
         if request.is_auxiliary:
             return self._cheapest(request, fleet, home, "auxiliary")
@@ -97,6 +102,8 @@ class Home:
         p = self._p
         at_home = self._price(request, home)
         home_id, home_s = home.replica_id, at_home.total_s
+        if request.is_apart:
+            return Ranking((home_id,), "home", {home_id: at_home})
         # What is saved is less than what home costs.
         branch = None if home_s <= p.branch_margin_s else self._branch_holder(request, fleet, home)
         if branch is not None:
@@ -143,6 +150,12 @@ class Home:
         prices = {best.replica_id: price}
         prices |= {r.replica_id: self._price(request, r, is_new=True) for r in ranked[1:]}
         return Ranking(_ids_of(ranked), reason, prices)
+
+    def _agreed(self, request: RouteRequest, fleet: FleetView, reason: str) -> Ranking:
+        """The home that any router would choose, whatever it has seen; the rest by backlog."""
+        best = preferred(request.session_key, fleet.candidates)
+        price = self._price(request, best, is_new=True)
+        return Ranking(_ids_of(_ranked(best, request, fleet)), reason, {best.replica_id: price})
 
     def _cheapest(
         self, request: RouteRequest, fleet: FleetView, home: ReplicaView, reason: str

@@ -47,7 +47,8 @@ class RouteRequest:
     ``home_id`` is the replica the session is pinned to, None for a new session; ``home_age_s`` says
     for how long. ``session_inflight`` counts the session's requests already in flight at its home.
     ``head_key`` is a hash of the prompt's first 256 tokens (of the whole segments that contain them),
-    0 if the prompt could not be read. ``serial`` grows by one with each decision.
+    0 if the prompt could not be read. ``serial`` grows by one with each decision. ``is_apart``: other routers
+    decide on the same sessions and are not heard, so a home is to be chosen as they would choose it.
     """
 
     session_key: str
@@ -60,6 +61,7 @@ class RouteRequest:
     is_auxiliary: bool
     cached_tokens: CachedTokens
     head_key: int = 0
+    is_apart: bool = False
 
 
 class ReplicaView(Protocol):

@@ -32,6 +32,7 @@ from router.recording.records import (
     Limited,
     Loaded,
     Moved,
+    Parted,
     Pinned,
     Placed,
     Refusal,
@@ -244,7 +245,7 @@ class Player:
                     raise RecordingError(f"no request {record.ticket} is in flight")
             case Weighed() | Limited() | Emptied() | Fixed() | Moved():
                 tell_operating(self.core.operating, record)
-            case Pinned() | Loaded():
+            case Pinned() | Loaded() | Parted():
                 tell_peers(self.core.peers, record)
             case Tied():
                 self._tie(record)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from router.recording.records import Loaded, Pinned
+from router.recording.records import Loaded, Parted, Pinned
 from router.state.shared.peers import Peers
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ class RecordedPeers(Peers):
         super().__init__(core.fleet, core.pins, core.index)
         self._seal = seal
         self._journal = journal
+
+    @override
+    def part(self, *, is_apart: bool) -> None:
+        if self._journal.is_open:
+            self._journal.write(Parted(is_apart))
+        super().part(is_apart=is_apart)
 
     @override
     def loaded(

@@ -38,9 +38,6 @@ class _Record(msgspec.Struct, array_like=True, gc=False, tag_field="kind"):
     """What all kinds have in common."""
 
 
-# What the core is
-
-
 class Header(_Record, tag=0):
     """The first record: which core it was, so that an equal one can be built.
 
@@ -299,6 +296,12 @@ class Loaded(_Record, tag=61):
     loads: tuple[tuple[str, Count, Count, Count, Count, Count], ...]
 
 
+class Parted(_Record, tag=62):
+    """Other routers cannot be heard from now on, or can be again."""
+
+    is_apart: bool
+
+
 # What it answers
 
 
@@ -373,9 +376,6 @@ class Moved(_Record, tag=49):
     replica_id: str
 
 
-# Its end
-
-
 class End(_Record, tag=30):
     """The last record of a recording that was ended, and why: ``closed``, or a fault's words."""
 
@@ -388,7 +388,7 @@ Member = Join | Leave | Renew | Described | Heard | Observed | Drain | Undrain |
 Operated = Weighed | Limited | Emptied | Fixed | Moved
 """What an operator does."""
 
-Told = Pinned | Loaded
+Told = Pinned | Loaded | Parted
 """What other routers tell."""
 
 Input = Member | Operated | Told | Tick | Arrive | Retry | Blame | Began | Finish | Tied

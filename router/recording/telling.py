@@ -21,6 +21,7 @@ from router.recording.records import (
     Moved,
     Observed,
     Paged,
+    Parted,
     Renew,
     Undrain,
     Weighed,
@@ -112,6 +113,9 @@ def tell_peers(peers: Peers, record: Told) -> None:
     if isinstance(record, Loaded):
         loads = {replica_id: PeerLoad(*load) for replica_id, *load in record.loads}
         peers.loaded(record.router, loads, record.now_s, ttl_s=record.ttl_s)
+        return
+    if isinstance(record, Parted):
+        peers.part(is_apart=record.is_apart)
         return
     peers.pinned(
         ToldPin(

@@ -209,6 +209,10 @@ class Settings(BaseModel):
     redis_password_file: FileName = Field(
         default=None, description="a file that holds redis_password"
     )
+    routers_apart: bool = Field(
+        default=False,
+        description="without Redis: other routers serve the same sessions, so place them as all would",
+    )
     redis_tls: ReplicaTlsSettings = Field(default_factory=ReplicaTlsSettings)
     sharing: SharingSettings = Field(default_factory=SharingSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)

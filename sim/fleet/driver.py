@@ -20,6 +20,7 @@ from sim.fleet.edge import Edge
 from sim.fleet.faults import Faults
 from sim.fleet.parts import SimReplica
 from sim.fleet.routers import SimRouter, plain_core
+from sim.fleet.sharing import SimStore
 from sim.kernel import Kernel, Rank, TimeWentBackError
 from sim.measure.figures import result_of
 from sim.measure.recording import Recording
@@ -85,6 +86,7 @@ def routed(
         ValueError: the scenario's fleet cannot be; the message says what.
     """
     routers = scenario.routers
+    store = SimStore() if routers.is_shared and routers.count > 1 else None
 
     def open_door(number: int, run: FleetRun) -> Door:
         return SimRouter(
@@ -96,6 +98,7 @@ def routed(
             fleet=run.replicas,
             edge=run.edge,
             can_sleep=can_sleep,
+            store=store,
         )
 
     return FleetRun(
@@ -106,6 +109,7 @@ def routed(
         policy=policy,
         n_doors=routers.count,
         faults=scenario.faults,
+        store=store,
     )
 
 
@@ -123,6 +127,7 @@ class FleetRun:
         n_doors: int,
         faults: tuple[FaultSpec, ...],
         shared: SharedPrefixes | None = None,
+        store: SimStore | None = None,
     ) -> None:
         self.scenario = scenario
         self.kernel = Kernel()
@@ -131,6 +136,7 @@ class FleetRun:
         self._lost_moves = 0
         self._seed = seed
         self._shared = shared
+        self._store = store
         self._open = open_door
         self._until_s = inf if scenario.workload.is_once else scenario.duration_s
         self.recording = Recording(scenario.duration_s / BUCKETS, self._used_ratio)
@@ -184,6 +190,7 @@ class FleetRun:
             clients=self.clients,
             add=lambda: self._add(self._groups[0][0], is_listening=False),
             open_door=self.open_door,
+            store=self._store,
         )
 
     def open_door(self, number: int) -> Door:

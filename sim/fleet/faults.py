@@ -10,6 +10,9 @@
   is left after ``drain_s``.
 - *router-loss*: a router's connections break, on both sides, and what it knew is lost. After
   ``duration_s``, if given, an empty one takes its place, and asks every replica before it takes requests.
+- *redis-loss*: the store between routers is gone, with all it knew; an empty one is there after ``duration_s``.
+- *partition*: a router cannot reach the store for ``duration_s``; the others can.
+- *clock-skew*: a router's clock is ``skew_s`` ahead of the others' from then on.
 - *stale-loads*: replicas tell the report they told at that moment.
 
 Slow, flush and stale-loads without ``replicas`` mean all there are then.
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from sim.fleet.clients import Clients
     from sim.fleet.edge import Edge
     from sim.fleet.parts import Door, SimReplica
+    from sim.fleet.sharing import SimStore
     from sim.kernel import Kernel
     from sim.measure.recording import Recording
     from sim.scenario.model import FaultSpec
@@ -53,6 +57,7 @@ class Faults:
         clients: Clients,
         add: Callable[[], SimReplica],
         open_door: Callable[[int], Door],
+        store: SimStore | None = None,
     ) -> None:
         self._kernel = kernel
         self._recording = recording
@@ -63,6 +68,7 @@ class Faults:
         self._clients = clients
         self._add = add
         self._open_door = open_door
+        self._store = store
         self._factors: dict[int, list[float]] = {}
         self._acts: dict[FaultKind, Callable[[FaultSpec], None]] = {
             FaultKind.CRASH: self._crash,
@@ -71,6 +77,9 @@ class Faults:
             FaultKind.SCALE_UP: self._scale_up,
             FaultKind.SCALE_DOWN: self._scale_down,
             FaultKind.ROUTER_LOSS: self._lose_router,
+            FaultKind.REDIS_LOSS: self._lose_store,
+            FaultKind.PARTITION: self._cut_off,
+            FaultKind.CLOCK_SKEW: self._skew,
             FaultKind.STALE_LOADS: self._freeze,
         }
 
@@ -245,6 +254,37 @@ class Faults:
             self._clients.failed(exchange, now_s, retry_after_s=None)
         if fault.duration_s is not None:
             self._later(fault.duration_s, lambda: self._replace_router(fault.router))
+
+    def _lose_store(self, fault: FaultSpec) -> None:
+        store = self._store
+        if store is None or store.is_away:
+            return
+        self._told("redis-loss")
+        store.lose()
+        if fault.duration_s is not None:
+            self._later(fault.duration_s, partial(self._store_is_back, store))
+
+    def _store_is_back(self, store: SimStore) -> None:
+        self._told("redis-back")
+        store.is_away = False
+
+    def _cut_off(self, fault: FaultSpec) -> None:
+        store = self._store
+        if store is None or fault.router in store.cut:
+            return
+        self._told(f"partition {fault.router}")
+        store.cut.add(fault.router)
+        if fault.duration_s is not None:
+            self._later(fault.duration_s, partial(self._reach_again, store, fault.router))
+
+    def _reach_again(self, store: SimStore, router: int) -> None:
+        self._told(f"partition-over {router}")
+        store.cut.discard(router)
+
+    def _skew(self, fault: FaultSpec) -> None:
+        if self._store is not None:
+            self._told(f"clock-skew {fault.router}")
+            self._store.skews_s[fault.router] = fault.skew_s
 
     def _replace_router(self, number: int) -> None:
         self._recording.told(self._kernel.now_s, f"router-back {number}")

@@ -18,6 +18,7 @@ from router.state.fleet.replica import ReplicaSpec
 from router.state.health.table import Event
 from router.state.history import History
 from sim.fleet.polls import MODEL, Polls
+from sim.fleet.sharing import SimLink
 from sim.rng import stream
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from router.state.history import Outcome
     from sim.fleet.edge import Edge
     from sim.fleet.parts import Exchange, SimReplica
+    from sim.fleet.sharing import SimStore
     from sim.kernel import Kernel
     from sim.scenario.model import RouterSpec
     from sim.workload.play.turns import PlayedPrompt
@@ -99,6 +101,7 @@ class SimRouter:
         fleet: Sequence[SimReplica],
         edge: Edge,
         can_sleep: bool = True,
+        store: SimStore | None = None,
     ) -> None:
         self.number = number
         self.is_open = True
@@ -118,6 +121,12 @@ class SimRouter:
             on_lost=lambda replica: edge.leave(self, replica, self._may_leave),
             can_sleep=can_sleep,
         )
+
+        if spec.is_apart:
+            core.peers.part(is_apart=True)
+        self._link: SimLink | None = None
+        if store is not None:
+            self._link = SimLink(number, core, kernel, store, seed=seed, catch_up=self.catch_up)
 
     @property
     def moves(self) -> int:
@@ -145,6 +154,8 @@ class SimRouter:
         prompt = exchange.prompt
         assert prompt is not None, "only what is not over is placed"
         facts = SimFacts(exchange.turn.session_key, prompt)
+        if self._link is not None:
+            self._link.look(facts, now_s)
         exchange.ticket = ticket = self.core.arrive(facts, now_s)
         record = ticket.record
         replica = self._by_id[record.replica_id]
@@ -251,3 +262,5 @@ class SimRouter:
         """This router is lost, with all it knew."""
         self.is_open = False
         self._polls.stop()
+        if self._link is not None:
+            self._link.stop()

@@ -159,6 +159,8 @@ ROUTERS: Final = _table(
         "a session's requests all go to one router; else to any",
         "is_spread_by_session",
     ),
+    _flag("shared", "they share sessions and load through a store", "is_shared"),
+    _flag("apart", "they share nothing, and place sessions so that all agree", "is_apart"),
     _count("inflight_max", "requests at once that a router sends to one replica", 1, 1 << 20),
 )
 FAULT: Final = _table(
@@ -177,7 +179,8 @@ FAULT: Final = _table(
     _number("factor", "how many times slower", 1, 1_000, is_above=True),
     _number("startup_s", "from a process's start until it is ready"),
     _number("drain_s", "the longest wait for requests of a drained replica"),
-    _count("router", "which one is lost, numbered from 0", 0, 63),
+    _count("router", "to which router, numbered from 0", 0, 63),
+    _number("skew_s", "how far its clock is ahead", 0, 86_400),
 )
 SLO: Final = _table(
     _number("ttft_p50_s", "time to first token, median at most", is_above=True),
@@ -210,6 +213,9 @@ FAULT_KEYS: Final = {
     FaultKind.SCALE_UP: ("count", "startup_s"),
     FaultKind.SCALE_DOWN: ("replicas", "drain_s"),
     FaultKind.ROUTER_LOSS: ("router",),
+    FaultKind.REDIS_LOSS: ("duration_s",),
+    FaultKind.PARTITION: ("router", "duration_s"),
+    FaultKind.CLOCK_SKEW: ("router", "skew_s"),
     FaultKind.STALE_LOADS: ("replicas", "duration_s"),
 }
 """What else each kind of fault may say; the first of each it must say."""

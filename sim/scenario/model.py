@@ -32,6 +32,9 @@ class FaultKind(StrEnum):
     SCALE_UP = "scale-up"
     SCALE_DOWN = "scale-down"
     ROUTER_LOSS = "router-loss"
+    REDIS_LOSS = "redis-loss"
+    PARTITION = "partition"
+    CLOCK_SKEW = "clock-skew"
     STALE_LOADS = "stale-loads"
 
 
@@ -94,12 +97,16 @@ class RouterSpec:
 
     ``probe_s`` apart, each asks every replica; the answer takes ``delay_s``. ``is_spread_by_session``:
     a session's requests go to one router; if not, each to any. ``inflight_max`` limits a replica.
+    ``is_shared``: they share sessions and load through a store (``docs/routers.md``); ``is_apart``: they share
+    nothing, and place sessions so that all agree.
     """
 
     count: int = 1
     probe_s: float = 1.0
     delay_s: float = 0.005
     is_spread_by_session: bool = True
+    is_shared: bool = False
+    is_apart: bool = False
     inflight_max: int | None = None
 
 
@@ -111,7 +118,7 @@ class FaultSpec:
     ``scale-up``. ``duration_s``: until a crashed replica's process is started again, how long a replica
     is slow or its loads are stale; None for good. ``factor``: how many times slower. ``startup_s``: from
     a process's start until it is ready. ``drain_s``: the longest wait for a drained replica's requests.
-    ``router``: which one is lost.
+    ``router``: which one is lost, cannot reach the store, or has a clock that is ``skew_s`` ahead.
     """
 
     kind: FaultKind
@@ -123,6 +130,7 @@ class FaultSpec:
     startup_s: float = 120.0
     drain_s: float = 300.0
     router: int = 0
+    skew_s: float = 0.0
 
 
 @dataclass(slots=True, frozen=True)

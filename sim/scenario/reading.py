@@ -41,6 +41,8 @@ _NAMES_MAX: Final = 25
 _MIX_MAX: Final = 1e300  # what is more, or no number, is no float
 _PRESET: Final = WorkloadSpec().preset
 _ABSENT: Final = "it is missing"
+_OF_STORE: Final = (FaultKind.REDIS_LOSS, FaultKind.PARTITION, FaultKind.CLOCK_SKEW)
+_OF_ROUTER: Final = (FaultKind.ROUTER_LOSS, FaultKind.PARTITION, FaultKind.CLOCK_SKEW)
 
 
 class Reader:
@@ -294,8 +296,10 @@ class Reader:
                     raise self.error(f"{path}.replicas", list(fault.replicas), "one must stay")
 
     def _check_router(self, scenario: Scenario, fault: FaultSpec, path: str) -> None:
-        if fault.kind is FaultKind.ROUTER_LOSS:
-            n_routers = scenario.routers.count
-            if fault.router >= n_routers or n_routers == 1:
-                limit = f"one of routers.count {n_routers}, which must be 2 or more"
-                raise self.error(f"{path}.router", fault.router, limit)
+        n_routers = scenario.routers.count
+        if fault.kind in _OF_STORE and not (scenario.routers.is_shared and n_routers > 1):
+            limit = "a fault of routers that share (routers.shared), 2 or more"
+            raise self.error(f"{path}.kind", fault.kind.value, limit)
+        if fault.kind in _OF_ROUTER and (fault.router >= n_routers or n_routers == 1):
+            limit = f"one of routers.count {n_routers}, which must be 2 or more"
+            raise self.error(f"{path}.router", fault.router, limit)

@@ -379,6 +379,8 @@ class Drill:
 
     def _peer_load(self) -> None:
         dice = self.dice
+        if dice.random() < 0.3:
+            self.core.peers.part(is_apart=dice.random() < 0.5)
         loads = {
             self._name(): PeerLoad(*[dice.randrange(9) for _ in range(4)], dice.randrange(90_000))
             for _ in range(dice.randrange(4))

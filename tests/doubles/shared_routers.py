@@ -120,6 +120,7 @@ class Agents:
 
     async def _session(self, n: int) -> None:
         dice = random.Random(f"{self.seed}/{n}")
+        await asyncio.sleep(n * self.pause_s / self.n_sessions)
         messages = [
             {"role": "system", "content": "You are an agent. " + "tools " * WORDS},
             {"role": "user", "content": f"task {n} {dice.random()} " + "words " * 4 * WORDS},

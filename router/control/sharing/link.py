@@ -203,6 +203,8 @@ class Link:
     def _note(self, error: StoreError | None) -> None:
         """Let the log know once that there is trouble, of another kind, or no more."""
         trouble = None if error is None else error.trouble
+        if trouble is None or trouble in _PARTLY:
+            self.desk.reach()
         if trouble is self._trouble:
             return
         before, self._trouble = self._trouble, trouble

@@ -41,6 +41,8 @@ def redis_store(settings: Settings, url: str) -> Store:
 def link_to_others(settings: Settings, core: RouterCore, counts: SharingCounts) -> Link | None:
     """The link to the other routers, None for a router that is alone."""
     if settings.redis_url is None:
+        if settings.routers_apart:
+            core.peers.part(is_apart=True)
         return None
     told, store = settings.sharing, redis_store(settings, settings.redis_url)
     parameters = LinkParameters(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from router.state.shared.peers import Peers
 
 _PINS_A_TIME: Final = 500
+_ALONE_S: Final = 10.0
 _TOLD_KEY_MAX: Final = 512
 _ROUTERS_KNOWN_MAX: Final = 256
 _KEEP_ALIVE_SHARE: Final = 3
@@ -106,6 +107,7 @@ class Desk:
 
     Nothing is kept that grows: of a session only the last state is news, and a store that is away is told
     nothing (``drop``) and all live sessions when it is back (``heal``). ``is_deaf``: others' words do not come.
+    ``has_others`` as far as is known: unless it has listened for a while and heard nobody, there are some.
     """
 
     core: Core
@@ -114,9 +116,11 @@ class Desk:
     parameters: DeskParameters = field(default_factory=DeskParameters)
     counts: DeskCounts = field(default_factory=DeskCounts)
     is_deaf: bool = True
+    has_others: bool = True
     _number: int = 0
     _loads: list[LoadRow] = field(default_factory=list)
     _said_s: float = -inf
+    _listening_s: float = inf
     _numbers: dict[str, int] = field(default_factory=dict)
     _doubted_s: float = -inf
     _healing: deque[Pin] = field(default_factory=deque)
@@ -130,6 +134,8 @@ class Desk:
 
     def word(self, now_s: float, wall_s: float) -> Word:
         """What has changed since the last word; ``wall_s`` is the present time since 1970."""
+        if now_s - self._listening_s > _ALONE_S:
+            self.has_others = bool(self._numbers)
         pins = self._news()
         rows: list[Row] = []
         news: list[tuple[str, bytes]] = []
@@ -165,8 +171,15 @@ class Desk:
             message = said(name, number, ttl_s=ttl_s, loads=loads, pins=news)
         return Word(message, vector, rows)
 
+    def reach(self) -> None:
+        """What is said is heard: sessions have homes by price again."""
+        if self.core.peers.is_apart:
+            self.core.peers.part(is_apart=False)
+
     def drop(self) -> None:
         """Nobody listens: what is news now is told when that is over, with all the rest."""
+        if self.has_others and not self.core.peers.is_apart:
+            self.core.peers.part(is_apart=True)
         if self.core.pins.news:
             self.core.pins.news.clear()
         self._healing.clear()
@@ -216,6 +229,7 @@ class Desk:
     def listen(self, now_s: float) -> None:
         """Others' words come from now on: who said how much before is not known."""
         self.is_deaf = False
+        self._listening_s = now_s
         self._numbers.clear()
         if len(self.core.pins):
             self.doubt(now_s)

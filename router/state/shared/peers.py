@@ -67,7 +67,10 @@ class _Heard:
 
 
 class Peers:
-    """The other routers' words; ``n`` of them were heard of within their time to live."""
+    """The other routers' words; ``n`` of them were heard of within their time to live.
+
+    ``is_apart``: there are others, and they cannot be heard.
+    """
 
     def __init__(self, fleet: Fleet, pins: Pins, index: PrefixIndex) -> None:
         self._fleet = fleet
@@ -75,6 +78,11 @@ class Peers:
         self._index = index
         self._heard: dict[str, _Heard] = {}
         self._due_s = inf
+        self.is_apart = False
+
+    def part(self, *, is_apart: bool) -> None:
+        """Others cannot be heard from now on, or can be again."""
+        self.is_apart = is_apart
 
     @property
     def n(self) -> int:
