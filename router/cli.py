@@ -21,7 +21,7 @@ from router.commands.running import run as run_application
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from router.settings import Resolved
+    from router.settings import Resolved, Settings
 
 _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 _GROUP: Final = "homeport.commands"
@@ -143,6 +143,21 @@ def _run(name: str, command: Callable[..., None], arguments: Sequence[str]) -> i
     return run_application(app, name, arguments)
 
 
+def _serve(
+    settings: Settings, announce: Callable[[int, int], None], place: str | None
+) -> None:
+    """Serve in this process; ``place`` is the text of a worker's place, whose parent announces for all."""
+    from router import wiring
+    from router.edge.server import run as run_loop
+
+    if place is None:
+        run_loop(wiring.serve(settings, announce))
+        return
+    from router.workers.place import taken
+
+    run_loop(wiring.serve(settings, lambda *_: None, taken(place)))
+
+
 def serve(arguments: Sequence[str]) -> int:
     """``homeport serve``: run the front door."""
 
@@ -152,9 +167,8 @@ def serve(arguments: Sequence[str]) -> int:
         Settings come from defaults, then the TOML file, then HOMEPORT_* variables, then flags;
         `homeport check` lists all of them.
         """
-        from router import wiring
-        from router.edge.server import run as run_loop
         from router.errors import ConfigError
+        from router.settings.workers import place_told
 
         settings = resolved.settings
         has_tls = settings.tls.cert_file is not None
@@ -163,12 +177,18 @@ def serve(arguments: Sequence[str]) -> int:
             print(
                 f"router ready url={_scheme(has_tls)}://{settings.host}:{port} "
                 f"admin_url={_scheme(has_tls and settings.tls.control)}://"
-                f"{settings.admin_host}:{admin_port} policy={settings.policy}",
+                f"{settings.admin_host}:{admin_port} policy={settings.policy}"
+                f"{f' workers={settings.workers}' if settings.workers > 1 else ''}",
                 flush=True,
             )
 
+        place = place_told()
         try:
-            run_loop(wiring.serve(settings, announce))
+            if settings.workers > 1 and place is None:
+                from router.commands.workers import supervise
+
+                raise typer.Exit(supervise(settings, announce))
+            _serve(settings, announce, place)
         except ConfigError as failure:
             print(f"homeport: {failure}", file=sys.stderr)
             raise typer.Exit(2) from None

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from router.clock import now_s
+from router.clock import epoch_s, now_s
 from router.control.api.changes import Changes
 from router.control.api.guard import Guard
 from router.control.api.server import ControlApi
@@ -23,6 +23,8 @@ from router.control.events.subscriber import KvEvents
 from router.control.observe.probes import Probes
 from router.control.reload import Reloader
 from router.control.sharing.opened import link_to_others
+from router.control.whole.joining import Known
+from router.control.whole.post import Post
 from router.core import CoreParameters, RouterCore
 from router.dialect import dialects
 from router.dialect.options import DialectOptions
@@ -57,9 +59,12 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from router.settings import Settings
+    from router.workers.place import Place
 
 _log = logging.getLogger("homeport.serve")
 _TICK_S: Final = 1.0
+_GRACE_S: Final = 1.0
+"""A worker that others take the place of still answers so long on connections that are kept."""
 _GC_YOUNG: Final = 10_000
 """Objects made before the collector looks at the young ones. A request makes some hundred that its end
 frees without it; what it finds are the cycles of errors."""
@@ -180,7 +185,8 @@ def _kv_events(
 class Router:
     """One router: the core, its two servers and its daemons."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, place: Place | None = None) -> None:
+        """``place`` is that of a worker among siblings, None for a router of one process."""
         self._settings = settings
         self._ticking: asyncio.Task[None] | None = None
         self.core, self._recorder = core_and_recorder(settings)
@@ -194,7 +200,13 @@ class Router:
         )
         names = _model_names(settings, self.core)
         self._events = _kv_events(settings, self.core, counts, to_replicas)
-        self._link = link_to_others(settings, self.core, counts.sharing)
+        changes = Changes(counts.operator_changes, now_s)
+        self._post: Post | None = None
+        if place is not None:
+            known = Known(self.core, self.roster, changes, now_s, epoch_s)
+            self._post = Post(place, known, shares_sessions=settings.redis_url is None)
+        missed = None if self._post is None else self._post.joining.missed
+        self._link = link_to_others(settings, self.core, counts.sharing, place, missed)
         self._lookups = lookups = Lookups()
         self.door = FrontDoor(
             core=self.core,
@@ -228,15 +240,17 @@ class Router:
             counts=counts.probes,
             on_described=None if self._events is None else self._events.described,
         )
+        board = None if place is None else place.board
+        self._metrics = RouterMetrics(self.core, counts, self._recorder, gate, sources, board=board)
         self.api = ControlApi(
             self.core,
             self.roster,
             policy=settings.policy,
-            metrics=RouterMetrics(self.core, counts, self._recorder, gate, sources),
+            metrics=self._metrics,
             now_s=now_s,
             is_ready=lambda: self.core.is_ready and not self.door.is_draining,
             on_membership=self.probes.follow_membership,
-            changes=Changes(counts.operator_changes, now_s),
+            changes=changes,
             guard=Guard(_text(settings.admin_key), is_metrics_open=settings.metrics_open),
         )
 
@@ -263,16 +277,14 @@ class Router:
             if self._recorder is not None:
                 await asyncio.to_thread(self._recorder.start)
             await self.discovery.start()
+            if self._link is not None:
+                await self._link.start()
+            if self._post is not None:
+                await self._post.begin(self.api)
             await self.probes.start()
             if self._events is not None:
                 await self._events.start()
-            if self._link is not None:
-                await self._link.start()
-            tls = self._tls.context if self._tls and self._settings.tls.control else None
-            host, port = self._settings.admin_host, self._settings.admin_port
-            handshake_s = self._settings.tls.handshake_s
-            admin_port = await self.api.start(host, port, tls, handshake_s)
-            port = await self.door.start(self._settings.host, self._settings.port)
+            port, admin_port = await self._listen()
         except BaseException:
             await self.stop()
             if self._recorder is not None:  # it holds nothing, and its name is wanted again
@@ -281,10 +293,27 @@ class Router:
         self._ticking = spawn(self._tick(), name="tick")
         self._joined()
         self.files.start()
+        if self._post is not None:
+            self._post.ready()
         return port, admin_port
+
+    async def _listen(self) -> tuple[int, int]:
+        settings, post = self._settings, self._post
+        tls = self._tls.context if self._tls and settings.tls.control else None
+        handshake_s = settings.tls.handshake_s
+        if post is not None:
+            admin_port = await post.open(self.api, tls, handshake_s)
+            place = post.place
+            self.door.share(place.front, place, place.board.token.hex())
+            return place.front[0].getsockname()[1], admin_port
+        host, port = settings.admin_host, settings.admin_port
+        admin_port = await self.api.start(host, port, tls, handshake_s)
+        return await self.door.start(settings.host, settings.port), admin_port
 
     async def stop(self) -> None:
         """Drain the front door within its limit, then stop the rest."""
+        if self._post is not None and self._post.leave(self.api):
+            await self.door.leave(_GRACE_S)
         await self.door.stop()
         if self._ticking is not None:
             self._ticking.cancel()
@@ -295,6 +324,8 @@ class Router:
             await self._events.stop()
         if self._link is not None:
             await self._link.stop()
+        if self._post is not None:
+            self._post.end(self._metrics.text())
         await self.api.stop()
         self._lookups.close()
         if self._access is not None:
@@ -321,13 +352,15 @@ class Router:
             self.probes.follow_membership()
 
 
-async def serve(settings: Settings, announce: Callable[[int, int], None]) -> None:
-    """Run a router until SIGTERM or SIGINT; a second signal ends it at once."""
+async def serve(
+    settings: Settings, announce: Callable[[int, int], None], place: Place | None = None
+) -> None:
+    """Run a router, or one of its workers, until SIGTERM or SIGINT; a second signal ends it at once."""
     configure(settings.log_level)
     files, wanted = raise_open_files(), 2 * settings.limits.connections_max
     if files < wanted:
         _log.warning("open-files limit=%d wanted=%d (raise `ulimit -n`)", files, wanted)
-    router = Router(settings)
+    router = Router(settings, place)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     port, admin_port = await router.start()

@@ -24,6 +24,7 @@ from router.obs.replicas import replica_metrics
 from router.obs.sharing import SharingCounts, sharing_metrics
 from router.obs.sources import source_metrics
 from router.obs.tenants import tenant_metrics
+from router.obs.workers import worker_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from router.obs.sources import SourceCounts
     from router.state.history import RequestRecord
     from router.tenants.gate import Gate
+    from router.workers.board import Board
 
 _TTFT_BOUNDS_S: Final = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4)
 _PRICE_PARTS: Final = ("wait_s", "prefill_s", "interference_s", "pressure_s")
@@ -106,6 +108,9 @@ METRICS: Final[dict[str, str]] = {
     "homeport_store_commands_total": "commands sent to the store",
     "homeport_store_sessions_total": "sessions said, told, stored, healed, found, or not readable",
     "homeport_store_gaps_total": "times other routers' words were missed",
+    "homeport_workers": "worker processes, by stage; none without --workers",
+    "homeport_worker_connections": "clients' connections of a worker, by its row",
+    "homeport_workers_died_total": "workers that ended unasked and were replaced",
     "homeport_ties_total": "prompts whose pages were to be learned, by outcome",
 }
 """Name and meaning of each; ``docs/metrics.md`` has the same rows."""
@@ -161,6 +166,7 @@ class RouterMetrics(Collector):
         gate: Gate | None = None,
         sources: SourceCounts | None = None,
         *,
+        board: Board | None = None,
         now_s: Callable[[], float] = now_s,
     ) -> None:
         self._core = core
@@ -169,6 +175,7 @@ class RouterMetrics(Collector):
         self._now_s = now_s
         self._recorder = recorder
         self._gate = gate
+        self._board = board
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -188,6 +195,7 @@ class RouterMetrics(Collector):
         yield from tenant_metrics(self._gate, METRICS)
         yield from replica_metrics(self._core, METRICS)
         yield from sharing_metrics(self._core, self._counts.sharing, METRICS)
+        yield from worker_metrics(self._board, METRICS)
         yield from probe_metrics(self._counts.probes, METRICS, self._now_s())
         yield from belief_metrics(
             self._core, self._counts.events, self._counts.ties, METRICS, self._now_s()

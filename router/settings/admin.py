@@ -16,7 +16,10 @@ _KEY: Final = "HOMEPORT_ADMIN_KEY"
 _KEY_FILE: Final = "HOMEPORT_ADMIN_KEY_FILE"
 _DEFAULT_URL: Final = "http://127.0.0.1:30080"
 
-OTHERS: Final = frozenset((_URL, _CA_FILE))
+WORKER: Final = "HOMEPORT_WORKER"
+"""Set for the workers of one router by their parent, and for nobody else."""
+
+OTHERS: Final = frozenset((_URL, _CA_FILE, WORKER))
 """Variables that are no settings of ``homeport serve``, which may stand in the same environment."""
 
 

@@ -98,6 +98,10 @@ class Settings(BaseModel):
         default="127.0.0.1", min_length=1, description="address of the control port"
     )
     admin_port: Port = Field(default=30_080, description="control port; 0 takes a free one")
+    # One carries a large fleet; more are for what one core cannot, up to the cores there are.
+    workers: Annotated[int, Number] = Field(
+        default=1, ge=1, le=32, description="processes that serve, each on a core of its own"
+    )
     replica: Annotated[
         tuple[Annotated[str, AfterValidator(_replica_url)], ...], BeforeValidator(as_list)
     ] = Field(default=(), description="replicas by URL; others may register themselves")

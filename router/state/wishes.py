@@ -37,6 +37,10 @@ class Wishes:
         """What is wished of a replica; nothing in particular where no operator said so."""
         return self._by_id.get(replica_id, _NONE)
 
+    def all(self) -> list[tuple[str, Wish]]:
+        """Every wish there is, by replica, oldest first."""
+        return list(self._by_id.items())
+
     def weigh(self, replica_id: str, weight: float) -> None:
         """Wish another weight."""
         self._set(replica_id, replace(self.of(replica_id), weight=weight))

@@ -76,7 +76,7 @@ class SiblingsStore(Store):
     @override
     async def say(self, router: str, vector: bytes, message: bytes, *, ttl_s: float) -> bool:
         place = self._place
-        if len(message) != len(vector):  # sessions have changed
+        if message is not vector:  # sessions have changed
             self._number += 1
             self._send(_HEAD.pack(place.board.token, place.serial, self._number) + message)
         # Only now: who reads this row has the datagram before it, and takes it first.

@@ -17,8 +17,9 @@ from enum import IntEnum
 from typing import Final
 
 _TOKEN_BYTES: Final = 16
-_HEAD: Final = struct.Struct("<16sIII")  # token, rows, workers wanted, is stopping
+_HEAD: Final = struct.Struct("<16sIIII")  # token, rows, workers wanted, is stopping, died
 _STOPPING_AT: Final = 24
+_DIED_AT: Final = 28
 _ROW: Final = struct.Struct("<IIIIdQ")  # serial, state, pid, connections, beat, accepted
 _TEXT: Final = struct.Struct("<QII")  # writings begun and ended (odd while one runs), length, checksum
 _PAGE: Final = 4096
@@ -63,9 +64,9 @@ class Board:
         self.rows = rows
         self._map = mmap.mmap(fd, size_of(rows))
         if token is not None:
-            _HEAD.pack_into(self._map, 0, token, rows, wanted, 0)
+            _HEAD.pack_into(self._map, 0, token, rows, wanted, 0, 0)
         self.token: bytes
-        self.token, _, self.wanted, _ = _HEAD.unpack_from(self._map, 0)
+        self.token, _, self.wanted, _, _ = _HEAD.unpack_from(self._map, 0)
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -83,6 +84,16 @@ class Board:
     def stop(self) -> None:
         """All workers are about to be told to end."""
         struct.pack_into("<I", self._map, _STOPPING_AT, 1)
+
+    @property
+    def died(self) -> int:
+        """Workers that ended unasked so far."""
+        died: int = struct.unpack_from("<I", self._map, _DIED_AT)[0]
+        return died
+
+    def count_death(self) -> None:
+        """One more has."""
+        struct.pack_into("<I", self._map, _DIED_AT, self.died + 1)
 
     def clear(self, slot: int, serial: int = 0) -> None:
         """A row is free, or a new worker's; nobody writes there."""
@@ -189,6 +200,6 @@ def made(rows: int, wanted: int) -> Board:
 
 def opened(fd: int) -> Board:
     """The board that the parent made."""
-    token, rows, wanted, _ = _HEAD.unpack(os.pread(fd, _HEAD.size, 0))
+    token, rows, wanted, _, _ = _HEAD.unpack(os.pread(fd, _HEAD.size, 0))
     assert len(token) == _TOKEN_BYTES, "a board begins with its token"
     return Board(fd, rows=rows, wanted=wanted)

@@ -10,12 +10,14 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from router.clock import now_s
 from router.workers.board import Board, Row, Stage, opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+_SILENT_S: Final = 1.0
 DATAGRAM_BYTES_MAX: Final = 96 << 10
 """Under half of what a socket of Linux takes unless it is told otherwise."""
 
@@ -60,6 +62,20 @@ class Place:
                 self.accepted,
             )
         )
+
+    def has(self, connections: int, accepted: int) -> None:
+        """This worker has so many clients' connections now, and has accepted so many since it began."""
+        self.connections, self.accepted = connections, accepted
+        self.beat(now_s())
+
+    def others(self) -> list[tuple[int, int]]:
+        """How many connections each sibling that serves has, and how many it has accepted.
+
+        One that has not said anything for a while is stuck, and does not count.
+        """
+        since_s = now_s() - _SILENT_S
+        rows = self.siblings(Stage.READY)
+        return [(row.connections, row.accepted) for row in rows if row.beat_s >= since_s]
 
     def siblings(self, *stages: Stage) -> list[Row]:
         """The other workers that are in one of these stages, oldest first."""

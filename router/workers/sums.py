@@ -15,12 +15,13 @@ SUMMED: Final = frozenset(
     (
         "homeport_held_requests",
         "homeport_tenant_inflight",
-        "homeport_worker_connections",
     )
 )
 """Gauges that add up; what replicas have in flight is told between workers, so each knows all of it."""
 
 _ADDED: Final = ("counter", "histogram")
+_OF_ALL: Final = frozenset(("homeport_workers_died_total",))
+"""Counted once, for all workers."""
 
 
 def summed(own: bytes, others: Iterable[bytes]) -> bytes:
@@ -45,7 +46,8 @@ def counted(texts: Iterable[bytes]) -> bytes:
     is_kept = False
     for line in whole:
         if line.startswith("# TYPE "):
-            is_kept = line.split()[3] in _ADDED
+            _, _, family, kind = line.split()
+            is_kept = kind in _ADDED and family not in _OF_ALL
         elif line.startswith("# HELP "):
             help_line = line
             continue
@@ -70,7 +72,7 @@ def _read(
             help_line = line
         elif line.startswith("# TYPE "):
             _, _, family, kind = line.split()
-            is_added = kind in _ADDED or family in SUMMED
+            is_added = (kind in _ADDED or family in SUMMED) and family not in _OF_ALL
             if family not in heads and (is_own or is_added):
                 kinds[family], heads[family], samples[family] = kind, [help_line, line], {}
         elif line and (is_own or is_added):

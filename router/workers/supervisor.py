@@ -179,6 +179,7 @@ class Supervisor:
         if worker.is_leaving:
             _log.info("worker-ended worker=%d code=%d", worker.serial, code)
             return
+        self._crew.board.count_death()
         _log.error("worker-died worker=%d code=%d ready=%d", worker.serial, code, worker.is_ready)
         if not self._is_announced and not worker.is_ready:
             self._code = code if code > 0 else 1  # it has said itself what is wrong

@@ -24,16 +24,19 @@ CHANGES_MAX: Final = 1_000
 
 ACTOR_HEADER: Final = "x-homeport-actor"
 REASON_HEADER: Final = "x-homeport-reason"
+RELAYED: Final = "homeport-relayed"
+"""Set on a request that repeats a change which another worker of this router has made and counted."""
 _ACTOR_MAX: Final = 128
 _REASON_MAX: Final = 500
 
 
 @dataclass(slots=True, frozen=True)
 class Author:
-    """Who asked for a change, and why as far as they said."""
+    """Who asked for a change, and why as far as they said; ``is_relayed``: another worker has counted it."""
 
     who: str
     why: str | None = None
+    is_relayed: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,7 +60,8 @@ def author_of(request: web.Request, why: str | None = None) -> Author:
         ClientError: ``bad-request``: a header is too long or not text.
     """
     who = _text(request, ACTOR_HEADER, _ACTOR_MAX) or request.remote or "unknown"
-    return Author(who, why or _text(request, REASON_HEADER, _REASON_MAX) or None)
+    reason = why or _text(request, REASON_HEADER, _REASON_MAX) or None
+    return Author(who, reason, is_relayed=bool(request.get(RELAYED)))
 
 
 def _text(request: web.Request, name: str, length_max: int) -> str:
@@ -92,10 +96,12 @@ class Changes:
         if before == after:
             return
         self._number += 1
-        self._counts[event] += 1
         self._kept.append(
             Change(self._number, self._now_s(), event, replica, session, before, after, author)
         )
+        if author.is_relayed:
+            return
+        self._counts[event] += 1
         _log.info(
             "operator event=%s replica=%s session=%s before=%s after=%s who=%s why=%s",
             event,
@@ -110,6 +116,11 @@ class Changes:
     def recent(self, limit: int) -> list[Change]:
         """The newest first."""
         return list(islice(reversed(self._kept), limit))
+
+    def adopt(self, known: list[Change]) -> None:
+        """What another worker of this router has noted so far, oldest first."""
+        self._kept.extend(known)
+        self._number = max([self._number, *(change.number for change in known)])
 
 
 def _quoted(value: object) -> str:

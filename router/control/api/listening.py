@@ -6,13 +6,15 @@ aiohttp serves what comes in; it has no limit for connections, and none for the 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
 from typing_extensions import override
 
 if TYPE_CHECKING:
+    import socket
     import ssl
+    from collections.abc import Sequence
 
     from aiohttp.typedefs import Handler, Middleware
     from aiohttp.web_protocol import RequestHandler
@@ -41,7 +43,7 @@ class Listener:
         self._head_s = head_s
         self._answer_s = answer_s
         self._silent: dict[object, tuple[asyncio.Transport, asyncio.TimerHandle]] = {}
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
     async def start(
         self,
@@ -51,25 +53,32 @@ class Listener:
         *,
         tls: ssl.SSLContext | None,
         handshake_s: float,
+        sockets: Sequence[socket.socket] = (),
     ) -> int:
-        """Listen; answers the port that was bound. ``handshake_s`` is for one of TLS."""
+        """Listen; answers the port that was bound. ``handshake_s`` is for one of TLS.
+
+        ``sockets`` are bound already, and listened on instead of ``host`` and ``port``.
+        """
         is_tls = tls is not None
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Entry(self, server),
-            host,
-            port,
-            ssl=tls,
-            reuse_address=True,
-            ssl_handshake_timeout=handshake_s if is_tls else None,
-            ssl_shutdown_timeout=_TLS_CLOSE_S if is_tls else None,
-        )
-        bound: int = self._server.sockets[0].getsockname()[1]
+        places: list[dict[str, Any]] = [{"sock": sock} for sock in sockets]
+        for place in places or [{"host": host, "port": port, "reuse_address": True}]:
+            self._servers.append(
+                await asyncio.get_running_loop().create_server(
+                    lambda: _Entry(self, server),
+                    ssl=tls,
+                    ssl_handshake_timeout=handshake_s if is_tls else None,
+                    ssl_shutdown_timeout=_TLS_CLOSE_S if is_tls else None,
+                    **place,
+                )
+            )
+        bound: int = self._servers[0].sockets[0].getsockname()[1]
         return bound
 
     def stop(self) -> None:
         """Accept nothing more; open connections are the aiohttp server's to close."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
         for _, timer in self._silent.values():
             timer.cancel()
         self._silent.clear()

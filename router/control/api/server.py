@@ -28,8 +28,11 @@ from router.errors import ClientError
 from router.state.members.roster import Source
 
 if TYPE_CHECKING:
+    import socket
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
+
+    from aiohttp.typedefs import Middleware
 
     from router.control.api.changes import Changes
     from router.control.api.guard import Guard
@@ -47,6 +50,10 @@ _LINGER_S: Final = 2.0
 _IDLE_S: Final = 75.0
 """A kept connection may be idle for so long: more than between two scrapes or heartbeats, mostly."""
 _HANDSHAKE_S: Final = 10.0
+AMONG_SIBLINGS: Final = "homeport-among-siblings"
+"""Set on a request whose answer is one worker's part of what is told for all."""
+TTFTS: Final = "ttfts_s"
+"""What such an answer has more of the fleet: percentiles do not add up."""
 
 
 class ControlApi:
@@ -76,6 +83,7 @@ class ControlApi:
         self._changes = changes
         self._operations = Operations(core, roster, changes, policy=policy, now_s=now_s)
         self._runner: web.AppRunner | None = None
+        self._inner: web.AppRunner | None = None
         self._listener = Listener()
 
     async def start(
@@ -84,15 +92,37 @@ class ControlApi:
         port: int,
         tls: ssl.SSLContext | None = None,
         handshake_s: float = _HANDSHAKE_S,
+        *,
+        sockets: Sequence[socket.socket] = (),
+        around: Sequence[Middleware] = (),
     ) -> int:
         """Listen, with TLS if there is a context; answers the port that was bound.
 
-        ``handshake_s`` is for one of TLS.
+        ``handshake_s`` is for one of TLS. ``sockets`` are bound already; ``around`` goes around every call
+        that was let in.
         """
-        app = web.Application(
-            middlewares=(self._listener.middleware, errors, self._guard.middleware),
-            client_max_size=BODY_BYTES_MAX,
+        app = self._application((self._listener.middleware, errors, self._guard.middleware, *around))
+        self._runner = await _running(app)
+        server = self._runner.server
+        assert server is not None, "it is set up"
+        return await self._listener.start(
+            server, host, port, tls=tls, handshake_s=handshake_s, sockets=sockets
         )
+
+    async def serve_siblings(
+        self,
+        sock: socket.socket,
+        around: Sequence[Middleware],
+        routes: Iterable[web.AbstractRouteDef],
+    ) -> None:
+        """Serve the same calls, and further ones, to other workers of this router."""
+        app = self._application((errors, *around))
+        app.router.add_routes(routes)
+        self._inner = await _running(app)
+        await web.SockSite(self._inner, sock).start()
+
+    def _application(self, middlewares: Sequence[Middleware]) -> web.Application:
+        app = web.Application(middlewares=middlewares, client_max_size=BODY_BYTES_MAX)
         handlers = self._handlers
         assert handlers.keys() == {call.name for call in CALLS}, "a handler for every call"
         for call in CALLS:
@@ -101,25 +131,18 @@ class ControlApi:
                 app.router.add_route(
                     method, call.route, handlers[call.name], expect_handler=expectation
                 )
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            logger=_http_log,
-            shutdown_timeout=_SHUTDOWN_S,
-            keepalive_timeout=_IDLE_S,
-            lingering_time=_LINGER_S,
-        )
-        await self._runner.setup()
-        server = self._runner.server
-        assert server is not None, "it is set up"
-        return await self._listener.start(server, host, port, tls=tls, handshake_s=handshake_s)
+        return app
+
+    def leave(self) -> None:
+        """Leave what comes in to siblings that listen on the same sockets."""
+        self._listener.stop()
 
     async def stop(self) -> None:
         """Stop listening and close what is open; what runs has a few seconds to end."""
         self._listener.stop()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        for runner in (self._runner, self._inner):
+            if runner is not None:
+                await runner.cleanup()
 
     @property
     def _handlers(self) -> dict[str, Handler]:
@@ -154,10 +177,11 @@ class ControlApi:
     async def _openapi(self, _: web.Request) -> web.Response:
         return json_answer(description(version("homeport")))
 
-    async def _fleet(self, _: web.Request) -> web.Response:
-        return json_answer(
-            fleet_view(self._core, self._policy, self._now_s(), self._roster.sources)
-        )
+    async def _fleet(self, request: web.Request) -> web.Response:
+        view = fleet_view(self._core, self._policy, self._now_s(), self._roster.sources)
+        if request.get(AMONG_SIBLINGS):
+            view[TTFTS] = list(self._core.history.ttfts_s)
+        return json_answer(view)
 
     async def _sessions(self, request: web.Request) -> web.Response:
         return json_answer(sessions_view(self._core, _limit(request), self._now_s()))
@@ -214,6 +238,20 @@ class ControlApi:
         self._on_membership()
         self._changes.note("remove", author, replica=replica_id, before=before, after={})
         return web.Response(status=204)
+
+
+async def _running(app: web.Application) -> web.AppRunner:
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handle_signals=False,
+        logger=_http_log,
+        shutdown_timeout=_SHUTDOWN_S,
+        keepalive_timeout=_IDLE_S,
+        lingering_time=_LINGER_S,
+    )
+    await runner.setup()
+    return runner
 
 
 def _named(replica: Replica) -> dict[str, Any]:

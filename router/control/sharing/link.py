@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from router.clock import epoch_s
 from router.control.sharing.readings import Readings
 from router.obs.sharing import Reading
-from router.state.shared.desk import Desk
+from router.state.shared.desk import Desk, DeskParameters
 from router.stores.base import StoreError, Trouble
 from router.tasks import spawn
 
@@ -52,6 +52,7 @@ class LinkParameters:
     read_s: float = 0.003
     publish_s: float = 0.2
     session_ttl_s: float = 14_400.0
+    desk: DeskParameters = field(default_factory=DeskParameters)
 
 
 class Link:
@@ -75,7 +76,7 @@ class Link:
         self._now_s = now_s
         self._wall_s = wall_s
         self._dice = dice
-        self.desk = Desk(core, router, dice)
+        self.desk = Desk(core, router, dice, self._p.desk)
         counts.desk, counts.commands = self.desk.counts, lambda: store.n_commands
         self._readings = Readings(
             store,

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import random
 import secrets
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from router.clock import now_s
 from router.control.sharing.link import Link, LinkParameters
+from router.state.shared.desk import DeskParameters
 from router.stores.access import access_of
+from router.stores.siblings import SiblingsStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from router.core import RouterCore
     from router.obs.sharing import SharingCounts
     from router.settings import Settings
     from router.stores.base import Store
+    from router.workers.place import Place
 
 _ROUTER_ID_BYTES: Final = 6
 
@@ -38,21 +44,37 @@ def redis_store(settings: Settings, url: str) -> Store:
     return store
 
 
-def link_to_others(settings: Settings, core: RouterCore, counts: SharingCounts) -> Link | None:
-    """The link to the other routers, None for a router that is alone."""
-    if settings.redis_url is None:
-        if settings.routers_apart:
-            core.peers.part(is_apart=True)
-        return None
-    told, store = settings.sharing, redis_store(settings, settings.redis_url)
+def link_to_others(
+    settings: Settings,
+    core: RouterCore,
+    counts: SharingCounts,
+    place: Place | None = None,
+    missed: Callable[[int], None] | None = None,
+) -> Link | None:
+    """The link to the other routers, None for a router that is alone.
+
+    Without a Redis the workers of one router are linked by themselves: ``place`` is this one's, ``missed`` is
+    called with a sibling's number after words of it were lost.
+    """
+    told = settings.sharing
     parameters = LinkParameters(
         told.read_ms_max / 1e3, told.publish_ms / 1e3, session_ttl_s=told.session_ttl_s
     )
+    if settings.redis_url is not None:
+        store, name = redis_store(settings, settings.redis_url), secrets.token_hex(_ROUTER_ID_BYTES)
+    elif place is not None:
+        assert missed is not None, "siblings may be missed"
+        store, name = SiblingsStore(place, missed), place.name
+        parameters = replace(parameters, desk=DeskParameters(is_gapless=False))
+    else:
+        if settings.routers_apart:
+            core.peers.part(is_apart=True)
+        return None
     return Link(
         core,
         store,
         counts,
-        router=secrets.token_hex(_ROUTER_ID_BYTES),
+        router=name,
         now_s=now_s,
         dice=random.Random(),  # noqa: S311  (pauses)
         parameters=parameters,

@@ -36,8 +36,8 @@ class Share(Protocol):
     def has(self, connections: int, accepted: int) -> None:
         """This worker has so many connections now, and has accepted so many since it began."""
 
-    def others(self) -> tuple[int, int] | None:
-        """The fewest connections that a sibling has, and how many all have accepted; None without siblings."""
+    def others(self) -> list[tuple[int, int]]:
+        """The same of every sibling that serves."""
 
 
 @dataclass(slots=True)
@@ -79,10 +79,11 @@ class Turns:
 
     async def stop(self) -> None:
         """Accept nothing more; those that came in before are there when this is over, if they ever are."""
-        self._is_open = False
-        for door in self._doors:
-            self._loop.remove_reader(door.sock.fileno())
-            door.sock.close()
+        if self._is_open:
+            self._is_open = False
+            for door in self._doors:
+                self._loop.remove_reader(door.sock.fileno())
+                door.sock.close()
         if self._entering:
             await asyncio.wait(self._entering, timeout=_SETTLED_S)
 
@@ -124,12 +125,17 @@ class Turns:
     def _wait_s(self, door: _Door) -> float:
         """How long to leave this one to a sibling yet."""
         others = self._share.others()
-        excess = 0 if others is None else self._n - others[0]
-        if others is None or excess <= 0:
+        if not others:
             return 0.0
-        now_s = self._loop.time()
-        if door.since_s is None or door.mark != others[1]:
-            door.since_s, door.mark = now_s, others[1]
+        fewest, accepted = min(others)
+        excess = self._n - fewest
+        if excess == 0 and self._accepted > accepted:
+            excess = 1  # connections that soon close again are spread as well
+        if excess <= 0:
+            return 0.0
+        now_s, mark = self._loop.time(), sum(accepted for _, accepted in others)
+        if door.since_s is None or door.mark != mark:
+            door.since_s, door.mark = now_s, mark
         return door.since_s + min(excess * _STEP_S, _PATIENCE_S_MAX) - now_s
 
     async def _enter(self, sock: socket.socket) -> None:

@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from router.state.fleet.replica import ReplicaSpec  # noqa: TC001  (a standing is decoded by its types)
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from router.state.fleet.fleet import Fleet
-    from router.state.fleet.replica import Replica, ReplicaSpec
+    from router.state.fleet.replica import Replica
     from router.state.members.members import Members
 
 
@@ -40,6 +42,17 @@ class Offer:
 
     spec: ReplicaSpec
     drains: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Standing:
+    """Offers (who named it, what, seconds left of its lease), an operator's drains (seconds left, whether it
+    leaves then), and replicas that were removed though they are named.
+    """
+
+    offers: list[tuple[str, ReplicaSpec, float | None]]
+    drains: list[tuple[str, float | None, bool]]
+    removed: list[str]
 
 
 @dataclass(slots=True, frozen=True)
@@ -214,6 +227,38 @@ class Roster:
     def counts(self) -> dict[str, int]:
         """How many replicas each source names."""
         return {source.value: len(offers) for source, offers in self._offers.items()}
+
+    # What another worker of this router is told
+
+    def standing(self, now_s: float) -> Standing:
+        """What does not say itself again: acts of registrations and operators."""
+        return Standing(
+            [
+                (source.value, offer.spec, self._left_s(source, key, now_s))
+                for source in _BY_ACT
+                for key, offer in self._offers[source].items()
+            ],
+            [
+                (key, None if drain.until_s is None else max(0.0, drain.until_s - now_s), drain.leaves)
+                for key, drain in self._drains.items()
+            ],
+            list(self._muted),
+        )
+
+    def adopt(self, standing: Standing, now_s: float) -> None:
+        """Be told what another roster knew; what was named here before stays."""
+        for source, spec, left_s in standing.offers:
+            self.offer(Source(source), spec, now_s)
+            if left_s is not None:
+                self._leases[spec.replica_id] = now_s + left_s
+        for key in standing.removed:
+            self.remove(key)
+        for key, until_s, leaves in standing.drains:
+            self.drain(key, now_s, deadline_s=until_s, leaves=leaves)
+
+    def _left_s(self, source: Source, replica_id: str, now_s: float) -> float | None:
+        until_s = self._leases.get(replica_id) if source is Source.REGISTERED else None
+        return None if until_s is None else max(0.0, until_s - now_s)
 
     # How the fleet follows
 

@@ -80,12 +80,14 @@ class DeskParameters:
     """``ttl_s`` is how long what is in flight holds when nothing more is heard.
 
     After a store lost what it knew it is given all live sessions anew, within ``heal_s``, beginning after
-    up to ``jitter_s``: several routers do so at once.
+    up to ``jitter_s``: several routers do so at once. ``is_gapless``: a message that does not come was lost, and
+    what it said is to be asked for.
     """
 
     ttl_s: float = 2.0
     heal_s: float = 4.0
     jitter_s: float = 1.0
+    is_gapless: bool = True
 
 
 @dataclass(slots=True)
@@ -209,7 +211,8 @@ class Desk:
         if before is None and len(self._numbers) >= _ROUTERS_KNOWN_MAX:
             del self._numbers[next(iter(self._numbers))]
         self._numbers[name] = message.number
-        if before is not None and message.number != before + 1:
+        is_next = before is None or message.number == before + 1
+        if not is_next and self.parameters.is_gapless:
             self.doubt(now_s)
         self.core.peers.loaded(name, loads_of(message), now_s, ttl_s=message.ttl_s)
         for key, value in message.pins:

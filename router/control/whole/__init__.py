@@ -1,0 +1,1 @@
+"""One control API for all workers of a router; ``docs/workers.md``."""
