@@ -143,9 +143,7 @@ def _run(name: str, command: Callable[..., None], arguments: Sequence[str]) -> i
     return run_application(app, name, arguments)
 
 
-def _serve(
-    settings: Settings, announce: Callable[[int, int], None], place: str | None
-) -> None:
+def _serve(settings: Settings, announce: Callable[[int, int], None], place: str | None) -> None:
     """Serve in this process; ``place`` is the text of a worker's place, whose parent announces for all."""
     from router import wiring
     from router.edge.server import run as run_loop

@@ -21,7 +21,9 @@ _HEAD: Final = struct.Struct("<16sIIII")  # token, rows, workers wanted, is stop
 _STOPPING_AT: Final = 24
 _DIED_AT: Final = 28
 _ROW: Final = struct.Struct("<IIIIdQ")  # serial, state, pid, connections, beat, accepted
-_TEXT: Final = struct.Struct("<QII")  # writings begun and ended (odd while one runs), length, checksum
+_TEXT: Final = struct.Struct(
+    "<QII"
+)  # writings begun and ended (odd while one runs), length, checksum
 _PAGE: Final = 4096
 VECTOR_BYTES_MAX: Final = 256 << 10
 """Two thousand replicas take a third of it."""

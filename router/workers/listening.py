@@ -21,7 +21,7 @@ def bound(host: str, port: int) -> list[socket.socket]:
         for family, _, _, _, address in dict.fromkeys(found):
             sock = socket.socket(family, socket.SOCK_STREAM)
             sockets.append(sock)
-            sock.setblocking(False)
+            sock.setblocking(False)  # noqa: FBT003  (its only form)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -39,7 +39,7 @@ def bound(host: str, port: int) -> list[socket.socket]:
 def private(kind: int, name: str) -> socket.socket:
     """A socket of one worker for its siblings; streams are listened for."""
     sock = socket.socket(socket.AF_UNIX, kind)
-    sock.setblocking(False)
+    sock.setblocking(False)  # noqa: FBT003  (its only form)
     sock.bind(name)
     if kind == socket.SOCK_STREAM:
         sock.listen(_BACKLOG)

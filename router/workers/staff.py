@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 from contextlib import suppress
@@ -14,6 +13,7 @@ from router.workers.listening import private
 from router.workers.place import address, told
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Sequence
 
     from router.workers.board import Board
@@ -74,7 +74,7 @@ def started(crew: Crew, slot: int, serial: int, now_s: float) -> Worker:
     calls = private(socket.SOCK_STREAM, address(board.token, serial, "calls"))
     words = private(socket.SOCK_DGRAM, address(board.token, serial, "words"))
     reading, writing = os.pipe()
-    os.set_blocking(reading, False)  # noqa: FBT003  (its only form)
+    os.set_blocking(reading, False)
     text, fds = told(
         board,
         slot=slot,

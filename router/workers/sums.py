@@ -43,7 +43,7 @@ def counted(texts: Iterable[bytes]) -> bytes:
     """What workers that are gone leave behind: their counters, added up, and no gauge."""
     whole = summed(b"", texts).decode().splitlines(keepends=True)
     kept: list[str] = []
-    is_kept = False
+    is_kept, help_line = False, ""
     for line in whole:
         if line.startswith("# TYPE "):
             _, _, family, kind = line.split()
@@ -91,4 +91,4 @@ def _number(value: float | str) -> float:
 def _shown(value: float | str) -> str:
     if isinstance(value, str):
         return value
-    return str(int(value)) + ".0" if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return repr(value)

@@ -59,7 +59,7 @@ class Supervisor:
         """Supervise; answers the exit code once no worker is left."""
         waking, woken = socket.socketpair()
         for sock in (waking, woken):
-            sock.setblocking(False)
+            sock.setblocking(False)  # noqa: FBT003  (its only form)
         self._selector.register(woken, selectors.EVENT_READ)
         for number in _SIGNALS:
             signal.signal(number, self._note)
@@ -137,7 +137,7 @@ class Supervisor:
             try:
                 worker = started(self._crew, slot, self._serial, now_s)
             except OSError as failure:
-                _log.error("worker-unstarted reason=%s", failure)  # noqa: TRY400  (the line says it all)
+                _log.error("worker-unstarted reason=%s", failure)
                 self._failed(now_s)
                 return
             self._workers.append(worker)

@@ -101,7 +101,9 @@ class ControlApi:
         ``handshake_s`` is for one of TLS. ``sockets`` are bound already; ``around`` goes around every call
         that was let in.
         """
-        app = self._application((self._listener.middleware, errors, self._guard.middleware, *around))
+        app = self._application(
+            (self._listener.middleware, errors, self._guard.middleware, *around)
+        )
         self._runner = await _running(app)
         server = self._runner.server
         assert server is not None, "it is set up"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CALL_S_MAX: Final = 2.0
 LEADS: Final = "x-homeport-worker-leads"
 """The worker that is asked is to make the change for all, not for itself alone."""
-_TOKEN: Final = "x-homeport-worker-token"
+_KNOWN_BY: Final = "x-homeport-worker"
 _CHUNK_BYTES: Final = 1 << 16
 
 
@@ -53,7 +53,7 @@ class _Connector(aiohttp.UnixConnector):
     ) -> ResponseHandler:
         sock = socket.socket(socket.AF_UNIX)
         try:
-            sock.setblocking(False)
+            sock.setblocking(False)  # noqa: FBT003  (its only form)
             sock.connect(self.path)
             loop = asyncio.get_running_loop()
             _, protocol = await loop.create_unix_connection(self._factory, sock=sock)
@@ -93,7 +93,7 @@ class Calls:
             ):
                 return Said(answer.status, await answer.read(), answer.content_type)
         except (aiohttp.ClientError, TimeoutError, OSError) as failure:
-            raise SiblingAway(f"worker {sibling.serial}: {failure or 'no answer'}") from failure
+            raise SiblingAway(f"worker {sibling.serial}: {failure!r}") from failure
 
     async def chunks(self, sibling: Row, path: str, limit_s: float) -> AsyncIterator[bytes]:
         """A long answer as it comes.
@@ -109,14 +109,14 @@ class Calls:
                 async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as failure:
-            raise SiblingAway(f"worker {sibling.serial}: {failure or 'no answer'}") from failure
+            raise SiblingAway(f"worker {sibling.serial}: {failure!r}") from failure
 
     def _session(self, sibling: Row, limit_s: float) -> aiohttp.ClientSession:
         path = address(self._place.board.token, sibling.serial, "calls")
         return aiohttp.ClientSession(
             connector=_Connector(path=path, force_close=True),
             timeout=aiohttp.ClientTimeout(total=limit_s),
-            headers={_TOKEN: self._token},
+            headers={_KNOWN_BY: self._token},
             auto_decompress=False,
         )
 
@@ -131,7 +131,7 @@ def siblings_only(place: Place) -> Middleware:
 
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not hmac.compare_digest(request.headers.get(_TOKEN, "").encode(), token.encode()):
+        if not hmac.compare_digest(request.headers.get(_KNOWN_BY, "").encode(), token.encode()):
             raise ClientError("bad-api-key", "This socket is for the workers of one router.")
         return await handler(request)
 

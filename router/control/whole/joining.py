@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from aiohttp import web
 
-from router.control.api.changes import Change  # noqa: TC001  (decoded by its types)
+from router.control.api.changes import Change
 from router.control.whole.calls import Calls, SiblingAway
-from router.state.members.roster import Standing  # noqa: TC001  (likewise)
+from router.state.members.roster import Standing
 from router.state.shared.feed import MESSAGE_BYTES_MAX, heard, said
 from router.state.shared.values import packed, told
 from router.tasks import spawn

@@ -172,7 +172,9 @@ class Whole:
         own = bytes(answer.body or b"")  # type: ignore[arg-type]  # it is bytes
         board = self._place.board
         texts: list[bytes] = []
-        for _ in range(_TRIES):  # once more if a worker's counts became those of a gone one meanwhile
+        for _ in range(
+            _TRIES
+        ):  # once more if a worker's counts became those of a gone one meanwhile
             gone = board.gone
             texts = [gone]
             for row, said in await self._others("/metrics"):
@@ -197,9 +199,7 @@ class Whole:
             for _, said in await self._others("/fleet")
             if said is not None and said.status == _GOOD
         ]
-        return web.Response(
-            body=msgspec.json.encode(added(views)), content_type="application/json"
-        )
+        return web.Response(body=msgspec.json.encode(added(views)), content_type="application/json")
 
     async def _session(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """A session's decisions were made by several workers."""
@@ -217,7 +217,7 @@ class Whole:
         if not views:
             assert fault is not None, "nobody knows it, not even this worker"
             raise fault
-        whole = max(views, key=lambda view: len(view))
+        whole = max(views, key=len)
         decisions = [decision for view in views for decision in view["decisions"]]
         newest_last = sorted(decisions, key=lambda decision: decision["at_s"])
         whole["decisions"] = newest_last[-DECISIONS_A_SESSION:]

@@ -115,7 +115,7 @@ class Turns:
                 self._look_away(door, _REST_S)
                 return
             door.since_s = None
-            sock.setblocking(False)
+            sock.setblocking(False)  # noqa: FBT003  (its only form)
             self._accepted += 1
             task = spawn(self._enter(sock), name="enter")
             self._entering.add(task)

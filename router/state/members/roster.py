@@ -46,8 +46,10 @@ class Offer:
 
 @dataclass(slots=True, frozen=True)
 class Standing:
-    """Offers (who named it, what, seconds left of its lease), an operator's drains (seconds left, whether it
-    leaves then), and replicas that were removed though they are named.
+    """What a roster was told once: offers (by whom, of what, seconds left of the lease), drains, removals.
+
+    A drain is an operator's: seconds left, and whether the replica leaves then; ``removed`` are replicas that
+    sources go on naming.
     """
 
     offers: list[tuple[str, ReplicaSpec, float | None]]
@@ -239,7 +241,11 @@ class Roster:
                 for key, offer in self._offers[source].items()
             ],
             [
-                (key, None if drain.until_s is None else max(0.0, drain.until_s - now_s), drain.leaves)
+                (
+                    key,
+                    None if drain.until_s is None else max(0.0, drain.until_s - now_s),
+                    drain.leaves,
+                )
                 for key, drain in self._drains.items()
             ],
             list(self._muted),
