@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from bench.cases import CASES, EVENT_GAP_S, EVENTS_A_STREAM, Answer, answer_bytes, requests
 from bench.cases import templates as templates_of
-from bench.machine import cpu_ns
+from bench.machine import tree_cpu_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,9 +125,9 @@ class Load:
         streams = await self._connect()
         await self._pause(plan.warmup_s)
         self.meter = window = Meter()
-        began_s, began_ns, own_s = time.perf_counter(), cpu_ns(plan.pid), time.process_time()
+        began_s, began_ns, own_s = time.perf_counter(), tree_cpu_ns(plan.pid), time.process_time()
         await self._pause(plan.seconds)
-        ended_ns, ended_s = cpu_ns(plan.pid), time.perf_counter()
+        ended_ns, ended_s = tree_cpu_ns(plan.pid), time.perf_counter()
         self.meter = Meter()
         return Result(
             requests=window.requests,

@@ -52,6 +52,18 @@ def cpu_ns(pid: int) -> int:
     return total
 
 
+def tree_cpu_ns(pid: int) -> int:
+    """The same of a process and of those that it started and that live."""
+    return sum(map(cpu_ns, (pid, *_children(pid))))
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children") if pid else ():
+        found += map(int, path.read_text().split())
+    return found
+
+
 def _python_build() -> str:
     """How the interpreter was compiled; profile-guided builds run Python code markedly faster."""
     arguments = str(sysconfig.get_config_var("CONFIG_ARGS") or "")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 N_UPSTREAMS: Final = 2
+N_WORKERS: Final = 2
 T = TypeVar("T")
 
 _READY_S: Final = 30.0
@@ -70,7 +71,7 @@ class Cpus:
 
 @dataclass(slots=True, frozen=True)
 class Started:
-    """A running target: where to send requests, and the process whose CPU time counts."""
+    """A running target: where to send requests, and the process whose CPU time counts, with its children's."""
 
     addresses: list[Address]
     pid: int
@@ -80,7 +81,7 @@ def known_targets(tools: Tools) -> list[str]:
     """The targets that can be measured here, the baseline first."""
     before = [name for name in ("haproxy", "nginx") if name in tools.programs]
     behind = [name for name in ("sglang-router", "smg") if name in tools.programs]
-    return ["direct", *before, "homeport", "homeport-full", *behind]
+    return ["direct", *before, "homeport", "homeport-full", "homeport-workers", *behind]
 
 
 @contextlib.asynccontextmanager
@@ -107,6 +108,8 @@ async def target(
     log = folder / f"{name}.log"
     if name.startswith("homeport"):
         argv = _homeport(replicas, folder, is_full=name == "homeport-full")
+        if name == "homeport-workers":
+            argv += ["--workers", str(N_WORKERS)]
         async with child(argv, log, cpus.router) as process:
             yield Started([await announced(process, log, _ROUTER_READY)], process.pid)
         return
