@@ -10,6 +10,7 @@ from router.clock import now_s
 from router.control.discovery.access import demand_extra
 from router.control.discovery.file import replicas_in
 from router.control.reload import Watched, tenants_in
+from router.edge.entry.credentials import EdgeSecurity, ReplicaKeys
 from router.edge.entry.tls import ServerTls, TlsFiles, client_context
 from router.tenants.gate import Gate
 
@@ -44,6 +45,21 @@ def server_tls(settings: Settings) -> ServerTls | None:
     if tls.cert_file is None:
         return None
     return ServerTls(TlsFiles(tls.cert_file, tls.key_file, tls.client_ca_file))
+
+
+def edge_security(
+    settings: Settings, gate: Gate | None, tls: ServerTls | None, to_replicas: ssl.SSLContext
+) -> EdgeSecurity:
+    """What the front door asks of clients, and shows to replicas."""
+    secret = settings.replica_api_key
+    key = None if secret is None else secret.get_secret_value()
+    return EdgeSecurity(
+        gate=gate,
+        keys=ReplicaKeys(key, is_client_forwarded=settings.forward_client_key),
+        tls=tls,
+        handshake_s=settings.tls.handshake_s,
+        replica_tls=to_replicas,
+    )
 
 
 def replica_tls(settings: Settings) -> ssl.SSLContext:

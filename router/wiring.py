@@ -30,10 +30,10 @@ from router.dialect import dialects
 from router.dialect.options import DialectOptions
 from router.edge.bounds.files import raise_open_files
 from router.edge.bounds.limits import EdgeLimits, HoldLimits, RetryLimits
-from router.edge.entry.credentials import EdgeSecurity, ReplicaKeys
+from router.edge.replicas.holders import Holder
 from router.edge.server import FrontDoor
 from router.framing.forwarding import ForwardingRules
-from router.guards import replica_tls, server_tls, tenants_gate, watched_files
+from router.guards import edge_security, replica_tls, server_tls, tenants_gate, watched_files
 from router.lookup import Lookups
 from router.obs.access import AccessLog
 from router.obs.logs import configure, is_logged, state_changed
@@ -193,7 +193,7 @@ class Router:
         counts = Counts()
         sources = self._name_replicas(settings)
         self._access = _access_log() if settings.access_log and is_logged("info") else None
-        api_key, gate = _text(settings.replica_api_key), tenants_gate(settings)
+        gate = tenants_gate(settings)
         self._tls, to_replicas = server_tls(settings), replica_tls(settings)
         self.files = Reloader(
             [*watched_files(settings, gate, self._tls), *self.discovery.watched], counts
@@ -201,10 +201,7 @@ class Router:
         names = _model_names(settings, self.core)
         self._events = _kv_events(settings, self.core, counts, to_replicas)
         changes = Changes(counts.operator_changes, now_s)
-        self._post: Post | None = None
-        if place is not None:
-            known = Known(self.core, self.roster, changes, now_s, epoch_s)
-            self._post = Post(place, known, shares_sessions=settings.redis_url is None)
+        self._post = self._posted(settings, place, changes)
         missed = None if self._post is None else self._post.joining.missed
         self._link = link_to_others(settings, self.core, counts.sharing, place, missed)
         self._lookups = lookups = Lookups()
@@ -220,26 +217,11 @@ class Router:
             now_s=now_s,
             tying=None if self._events is None else self._events.tying,
             sharing=self._link,
-            security=EdgeSecurity(
-                gate=gate,
-                keys=ReplicaKeys(api_key, is_client_forwarded=settings.forward_client_key),
-                tls=self._tls,
-                handshake_s=settings.tls.handshake_s,
-                replica_tls=to_replicas,
-            ),
+            security=edge_security(settings, gate, self._tls, to_replicas),
         )
-        self.probes = Probes(
-            self.core,
-            interval_s=settings.probe_s,
-            now_s=now_s,
-            dice=random.Random(),  # noqa: S311  (jitter; the core's dice are its own)
-            health_s=settings.health_s,
-            api_key=api_key,
-            tls=to_replicas,
-            lookups=lookups,
-            counts=counts.probes,
-            on_described=None if self._events is None else self._events.described,
-        )
+        if self._post is not None:
+            self._post.share_responses(self.door.holders, Holder)
+        self.probes = self._observed(settings, counts, to_replicas)
         board = None if place is None else place.board
         self._metrics = RouterMetrics(self.core, counts, self._recorder, gate, sources, board=board)
         self.api = ControlApi(
@@ -252,6 +234,26 @@ class Router:
             on_membership=self.probes.follow_membership,
             changes=changes,
             guard=Guard(_text(settings.admin_key), is_metrics_open=settings.metrics_open),
+        )
+
+    def _posted(self, settings: Settings, place: Place | None, changes: Changes) -> Post | None:
+        if place is None:
+            return None
+        known = Known(self.core, self.roster, changes, now_s, epoch_s)
+        return Post(place, known, shares_sessions=settings.redis_url is None)
+
+    def _observed(self, settings: Settings, counts: Counts, tls: ssl.SSLContext) -> Probes:
+        return Probes(
+            self.core,
+            interval_s=settings.probe_s,
+            now_s=now_s,
+            dice=random.Random(),  # noqa: S311  (jitter; the core's dice are its own)
+            health_s=settings.health_s,
+            api_key=_text(settings.replica_api_key),
+            tls=tls,
+            lookups=self._lookups,
+            counts=counts.probes,
+            on_described=None if self._events is None else self._events.described,
         )
 
     def _name_replicas(self, settings: Settings) -> SourceCounts:

@@ -29,6 +29,7 @@ from router.state.fleet.replica import ReplicaSpec
 from router.state.shared.desk import DeskCounts
 from router.tenants.gate import Gate
 from router.tenants.model import Tenant
+from router.workers.board import made
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = ("hashing", "router", "replica", "sim")
@@ -178,7 +179,11 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     served: dict[str, tuple[str, set[str]]] = {}
     sources = SourceCounts(lambda: {"file": 1}, lambda: 0.0)
     sources.begin("file")
-    text = RouterMetrics(core, counts, gate=gate, sources=sources).text().decode()
+    board = made(rows=1, wanted=1)
+    board.clear(0, serial=1)
+    metrics = RouterMetrics(core, counts, gate=gate, sources=sources, board=board)
+    text = metrics.text().decode()
+    board.close()
     for family in text_string_to_metric_families(text):
         name = family.name + ("_total" if family.type == "counter" else "")
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from router.edge.bounds.limits import EdgeLimits
     from router.edge.context import Observer, Sharing, Tying
     from router.edge.entry.turns import Share
+    from router.edge.replicas.holders import Holders
     from router.lookup import Lookups
 
 _BACKLOG = 1024
@@ -110,6 +111,11 @@ class FrontDoor:
         self._sweep()
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
+
+    @property
+    def holders(self) -> Holders:
+        """Which replica keeps which response."""
+        return self._door.holders
 
     def share(self, sockets: Sequence[socket.socket], share: Share, door_id: str) -> None:
         """Serve what comes in at sockets that siblings listen on too.

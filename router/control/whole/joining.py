@@ -20,7 +20,7 @@ from router.tasks import spawn
 from router.workers.board import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from router.control.api.changes import Changes
     from router.core import RouterCore
@@ -76,7 +76,9 @@ class Joining:
         """What siblings may ask."""
         return [web.get(STANDING, self._tell_standing), web.get(SESSIONS, self._tell_sessions)]
 
-    async def join(self, *, with_sessions: bool) -> None:
+    async def join(
+        self, *, with_sessions: bool, further: Callable[[Row], Awaitable[None]] | None = None
+    ) -> None:
         """Learn from the oldest sibling that answers; with none, or none that does, begin without."""
         for row in self._place.siblings(Stage.READY):
             try:
@@ -84,6 +86,8 @@ class Joining:
                     said = await self._calls.ask(row, "GET", STANDING)
                     self._adopt(said.body)
                     n = await self._learn(row) if with_sessions else 0
+                    if further is not None:
+                        await further(row)
             except (SiblingAway, TimeoutError, msgspec.MsgspecError) as failure:
                 _log.warning("worker-unheard what=join reason=%r", str(failure))
                 continue

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from router.control.whole.calls import siblings_only
 from router.control.whole.joining import Joining
+from router.control.whole.kept import KeptResponses
 from router.control.whole.whole import Whole
 from router.workers.board import Stage
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from router.control.api.server import ControlApi
     from router.control.whole.joining import Known
     from router.workers.place import Place
+
+
+class Holders(Protocol):
+    """Which replica keeps which response, as the front door knows it."""
+
+    told: Callable[[str, Any], None] | None
+
+    def hear(self, response_id: str, holder: Any) -> None:  # noqa: ANN401  (the front door's own)
+        """A sibling has learned it."""
+
+    def newest(self, count: int) -> list[Any]:
+        """Those that were asked for last."""
 
 
 class Post:
@@ -26,14 +40,28 @@ class Post:
         self._known = known
         self._shares_sessions = shares_sessions
         self._whole = Whole(place)
+        self._kept: KeptResponses | None = None
+
+    def share_responses(self, holders: Holders, holder: Callable[[str, str, str], Any]) -> None:
+        """Tell siblings which replica keeps which response; ``holder`` makes what ``holders`` keeps of it."""
+        kept = KeptResponses(
+            self.place, lambda word: holders.hear(word[0], holder(*word[1])), holders.newest
+        )
+        holders.told = lambda response_id, found: kept.note((response_id, found))
+        self._kept = kept
 
     async def begin(self, api: ControlApi) -> None:
         """Hear siblings, and learn what they know; what they say from now on comes by itself."""
         place = self.place
         around = (siblings_only(place), self._whole.inner)
-        await api.serve_siblings(place.calls, around, self.joining.routes)
+        kept, routes = self._kept, self.joining.routes
+        if kept is not None:
+            routes = [*routes, *kept.routes]
+        await api.serve_siblings(place.calls, around, routes)
         self._enter(Stage.LISTENING)
-        await self.joining.join(with_sessions=self._shares_sessions)
+        await self.joining.join(
+            with_sessions=self._shares_sessions, further=None if kept is None else kept.learn
+        )
         self._whole.joined.set()
 
     async def open(self, api: ControlApi, tls: ssl.SSLContext | None, handshake_s: float) -> int:

@@ -91,6 +91,8 @@ class Whole:
 
         @web.middleware
         async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if request.path.startswith("/worker/"):
+                return await handler(request)
             if request.method not in _READING:
                 if LEADS in request.headers:
                     return await self._change(request, handler)

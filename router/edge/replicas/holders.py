@@ -8,6 +8,7 @@ engine answers an id that it does not know.
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from router.dialect.base import SessionSource
@@ -37,6 +38,8 @@ class Holders:
 
     def __init__(self, holders_max: int = _HOLDERS_MAX) -> None:
         self._holders_max = holders_max
+        self.told: Callable[[str, Holder], None] | None = None
+        """Called with what is learned here, where others want to know it."""
         self._known: OrderedDict[str, Holder] = OrderedDict()
 
     def __len__(self) -> int:
@@ -48,11 +51,22 @@ class Holders:
         """A replica has said that it made this response, and keeps it; "" is none."""
         if not 0 < len(response_id) <= _ID_LENGTH_MAX:
             return
+        holder = Holder(replica_id, session_key, owner)
+        self.hear(response_id, holder)
+        if self.told is not None:
+            self.told(response_id, holder)
+
+    def hear(self, response_id: str, holder: Holder) -> None:
+        """It was learned elsewhere."""
         known = self._known
-        known[response_id] = Holder(replica_id, session_key, owner)
+        known[response_id] = holder
         known.move_to_end(response_id)
         if len(known) > self._holders_max:
             known.popitem(last=False)
+
+    def newest(self, count: int) -> list[tuple[str, Holder]]:
+        """Those that were asked for last, the newest last."""
+        return list(islice(reversed(self._known.items()), count))[::-1]
 
     def bind(
         self,
