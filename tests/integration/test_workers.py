@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from yarl import URL
 
-from tests.doubles.processes import COMMAND
+from tests.doubles.processes import COMMAND, emulate, end, running
 from tests.doubles.shared_routers import Agents
 from tests.doubles.workers import Workers, is_there, knocking, until, workers
 
@@ -140,6 +140,27 @@ async def test_a_session_is_shown_with_what_all_workers_decided() -> None:
         assert fleet["totals"]["requests"] == 6
         assert sum(row["requests_total"] for row in fleet["replicas"]) == 6
         assert httpx2.get(f"{router.router.admin_url}/sessions/nobody").status_code == 404
+
+
+async def test_a_kept_response_is_found_by_any_worker() -> None:
+    ports = ("--port", "0", "--admin-port", "0", "--no-access-log", "--workers", "2")
+    replicas = [emulate("--enable-response-store") for _ in range(2)]
+    try:
+        for replica in replicas:
+            replica.wait_ready()
+        named = [flag for replica in replicas for flag in ("--replica", replica.url)]
+        with running("serve", *ports, *named) as router:
+            url = f"{router.url}/v1/responses"
+            for _ in range(10):  # each over a connection of its own, so by either worker
+                first = httpx2.post(url, json={"model": "kimi-k2.6", "input": "hi"}).json()
+                shown = [httpx2.get(f"{url}/{first['id']}").status_code for _ in range(4)]
+                assert shown == [200] * 4
+            os.kill(router.process.pid, signal.SIGHUP)
+            await until(lambda: sum("worker-ended" in line for line in router.lines) == 2)
+            assert httpx2.get(f"{url}/{first['id']}").status_code == 200
+    finally:
+        for replica in replicas:
+            end(replica)
 
 
 async def test_the_end_waits_for_answers_and_leaves_no_process() -> None:
