@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
+    from router.control.sharing.link import Link
     from router.settings import Settings
 
 _log = logging.getLogger("homeport.serve")
@@ -185,7 +186,7 @@ class Router:
         self._ticking: asyncio.Task[None] | None = None
         self.core, self._recorder = core_and_recorder(settings)
         counts = Counts()
-        sources = self._name_replicas(settings)
+        sources, self._link = self._name_replicas(settings, counts)
         self._access = _access_log() if settings.access_log and is_logged("info") else None
         api_key, gate = _text(settings.replica_api_key), tenants_gate(settings)
         self._tls, to_replicas = server_tls(settings), replica_tls(settings)
@@ -194,7 +195,6 @@ class Router:
         )
         names = _model_names(settings, self.core)
         self._events = _kv_events(settings, self.core, counts, to_replicas)
-        self._link = link_to_others(settings, self.core, counts.sharing)
         self._lookups = lookups = Lookups()
         self.door = FrontDoor(
             core=self.core,
@@ -238,10 +238,13 @@ class Router:
             on_membership=self.probes.follow_membership,
             changes=Changes(counts.operator_changes, now_s),
             guard=Guard(_text(settings.admin_key), is_metrics_open=settings.metrics_open),
+            others=self._link,
         )
 
-    def _name_replicas(self, settings: Settings) -> SourceCounts:
-        """Make the roster and its sources; those that need no waiting have then spoken."""
+    def _name_replicas(
+        self, settings: Settings, counts: Counts
+    ) -> tuple[SourceCounts, Link | None]:
+        """Make the roster and its sources, other routers among them; those that need no waiting have then spoken."""
         self.roster = Roster(
             self.core.members, self.core.fleet, leave_drain_s=settings.discovery.leave_drain_s
         )
@@ -250,7 +253,10 @@ class Router:
         jitter = random.Random()  # noqa: S311  (of pauses)
         outlet = Outlet(self.roster, sources, now_s, self._joined, jitter)
         self.discovery = Discovery(settings.discovery, outlet)
-        return sources
+        link = link_to_others(
+            settings, self.core, counts.sharing, roster=self.roster, on_membership=self._joined
+        )
+        return sources, link
 
     async def start(self) -> tuple[int, int]:
         """Probe the replicas once, then listen; answers the data and the control port.

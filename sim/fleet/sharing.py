@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.core import RouterCore
-    from router.state.shared.desk import Row
-    from sim.fleet.routers import SimFacts
+    from router.state.shared.desk import Asked, Row
     from sim.kernel import Kernel
 
 PUBLISH_S: Final = 0.2
@@ -75,7 +74,7 @@ class SimLink:
         store.links[number] = self
         kernel.at(kernel.now_s + PUBLISH_S * dice.random(), Rank.POLL, self._speak, None)
 
-    def look(self, facts: SimFacts, now_s: float) -> None:
+    def look(self, facts: Asked, now_s: float) -> None:
         """Learn what the store knows of a session that is not known well here."""
         key = self.desk.wanted(facts)
         if key is None or self._is_away:

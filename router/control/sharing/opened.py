@@ -7,14 +7,18 @@ import secrets
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from router.clock import now_s
+from router.clock import epoch_s, now_s
 from router.control.sharing.link import Link, LinkParameters
+from router.control.sharing.table import FleetTable
 from router.stores.access import access_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from router.core import RouterCore
     from router.obs.sharing import SharingCounts
     from router.settings import Settings
+    from router.state.members.roster import Roster
     from router.stores.base import Store
 
 _ROUTER_ID_BYTES: Final = 6
@@ -38,8 +42,18 @@ def redis_store(settings: Settings, url: str) -> Store:
     return store
 
 
-def link_to_others(settings: Settings, core: RouterCore, counts: SharingCounts) -> Link | None:
-    """The link to the other routers, None for a router that is alone."""
+def link_to_others(
+    settings: Settings,
+    core: RouterCore,
+    counts: SharingCounts,
+    *,
+    roster: Roster,
+    on_membership: Callable[[], None],
+) -> Link | None:
+    """The link to the other routers, None for a router that is alone.
+
+    ``on_membership`` is called when a replica joined or left by another router's word.
+    """
     if settings.redis_url is None:
         if settings.routers_apart:
             core.peers.part(is_apart=True)
@@ -48,7 +62,7 @@ def link_to_others(settings: Settings, core: RouterCore, counts: SharingCounts) 
     parameters = LinkParameters(
         told.read_ms_max / 1e3, told.publish_ms / 1e3, session_ttl_s=told.session_ttl_s
     )
-    return Link(
+    link = Link(
         core,
         store,
         counts,
@@ -57,3 +71,14 @@ def link_to_others(settings: Settings, core: RouterCore, counts: SharingCounts) 
         dice=random.Random(),  # noqa: S311  (pauses)
         parameters=parameters,
     )
+    link.table = FleetTable(
+        core,
+        roster,
+        store,
+        link.desk,
+        now_s=now_s,
+        wall_s=epoch_s,
+        on_membership=on_membership,
+    )
+    link.desk.on_fleet = link.table.heard
+    return link
