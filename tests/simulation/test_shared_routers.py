@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from itertools import product
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sim.fleet.driver import simulate
 from sim.scenario.model import FaultKind, FaultSpec, FleetSpec, RouterSpec, Scenario
+from tests.doubles.processes import COMMAND
 from tests.doubles.small_play import SmallPlay
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sim.measure.result import RunResult
 
 
@@ -42,8 +49,33 @@ def one() -> RunResult:
 def test_routers_that_share_do_as_one_does(one: RunResult, count: int) -> None:
     shared = run(count, is_shared=True)
     assert hit(shared) >= hit(one) - 0.01
-    assert shared.ttft_s.p99 <= 1.1 * one.ttft_s.p99
+    assert (
+        shared.ttft_s.p99 <= 1.3 * one.ttft_s.p99
+    )  # of 26 requests; for the mean of many see below
     assert hit(run(count)) < hit(one) - 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+def test_on_the_steady_scenario_the_slowest_wait_a_tenth_longer_at_most(tmp_path: Path) -> None:
+    """Means of six seeds: of one alone p99 differs by that much from another's."""
+    figures: dict[int, list[tuple[float, float]]] = {1: [], 2: [], 4: []}
+    for seed, count in product(range(1, 7), figures):
+        file = tmp_path / f"{seed}-{count}.json"
+        routers = [f"count={count}", f"shared={str(count > 1).lower()}", "spread_by_session=false"]
+        sets = [word for value in routers for word in ("--set", f"routers.{value}")]
+        asked = ["sim", "run", "steady", "--policies", "home", "--seed", str(seed), *sets]
+        subprocess.run([*COMMAND, *asked, "--json", str(file)], check=True, capture_output=True)
+        text = file.read_text()
+        found = re.search(r'"ttft_s":\s*{[^}]*"p99":\s*([\d.]+)', text)
+        ratio = re.search(r'"cached_ratio":\s*([\d.]+)', text)
+        assert found is not None
+        assert ratio is not None
+        figures[count].append((float(found[1]), float(ratio[1])))
+    p99_s, hits = ({n: fmean(r[at] for r in rows) for n, rows in figures.items()} for at in (0, 1))
+    for count in (2, 4):
+        assert p99_s[count] <= 1.1 * p99_s[1]
+        assert hits[count] >= hits[1] - 0.01
 
 
 @pytest.mark.parametrize("count", [2, 4])
