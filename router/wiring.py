@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
+    from router.control.sharing.link import Link
     from router.settings import Settings
     from router.workers.place import Place
 
@@ -191,7 +192,8 @@ class Router:
         self._ticking: asyncio.Task[None] | None = None
         self.core, self._recorder = core_and_recorder(settings)
         counts = Counts()
-        sources = self._name_replicas(settings)
+        self._changes = Changes(counts.operator_changes, now_s)
+        sources, self._link = self._name_replicas(settings, counts, place)
         self._access = _access_log() if settings.access_log and is_logged("info") else None
         gate = tenants_gate(settings)
         self._tls, to_replicas = server_tls(settings), replica_tls(settings)
@@ -200,10 +202,6 @@ class Router:
         )
         names = _model_names(settings, self.core)
         self._events = _kv_events(settings, self.core, counts, to_replicas)
-        changes = Changes(counts.operator_changes, now_s)
-        self._post = self._posted(settings, place, changes)
-        missed = None if self._post is None else self._post.joining.missed
-        self._link = link_to_others(settings, self.core, counts.sharing, place, missed)
         self._lookups = lookups = Lookups()
         self.door = FrontDoor(
             core=self.core,
@@ -232,14 +230,15 @@ class Router:
             now_s=now_s,
             is_ready=lambda: self.core.is_ready and not self.door.is_draining,
             on_membership=self.probes.follow_membership,
-            changes=changes,
+            changes=self._changes,
             guard=Guard(_text(settings.admin_key), is_metrics_open=settings.metrics_open),
+            others=None if settings.redis_url is None else self._link,
         )
 
-    def _posted(self, settings: Settings, place: Place | None, changes: Changes) -> Post | None:
+    def _posted(self, settings: Settings, place: Place | None) -> Post | None:
         if place is None:
             return None
-        known = Known(self.core, self.roster, changes, now_s, epoch_s)
+        known = Known(self.core, self.roster, self._changes, now_s, epoch_s)
         return Post(place, known, shares_sessions=settings.redis_url is None)
 
     def _observed(self, settings: Settings, counts: Counts, tls: ssl.SSLContext) -> Probes:
@@ -256,8 +255,10 @@ class Router:
             on_described=None if self._events is None else self._events.described,
         )
 
-    def _name_replicas(self, settings: Settings) -> SourceCounts:
-        """Make the roster and its sources; those that need no waiting have then spoken."""
+    def _name_replicas(
+        self, settings: Settings, counts: Counts, place: Place | None
+    ) -> tuple[SourceCounts, Link | None]:
+        """Make the roster and its sources, other routers among them; those that need no waiting have then spoken."""
         self.roster = Roster(
             self.core.members, self.core.fleet, leave_drain_s=settings.discovery.leave_drain_s
         )
@@ -266,7 +267,17 @@ class Router:
         jitter = random.Random()  # noqa: S311  (of pauses)
         outlet = Outlet(self.roster, sources, now_s, self._joined, jitter)
         self.discovery = Discovery(settings.discovery, outlet)
-        return sources
+        self._post = self._posted(settings, place)
+        link = link_to_others(
+            settings,
+            self.core,
+            counts.sharing,
+            roster=self.roster,
+            on_membership=self._joined,
+            place=place,
+            missed=None if self._post is None else self._post.joining.missed,
+        )
+        return sources, link
 
     async def start(self) -> tuple[int, int]:
         """Probe the replicas once, then listen; answers the data and the control port.

@@ -173,13 +173,16 @@ class RedisStore(Store):
         while True:
             try:
                 await self._hear(listener)
-            except (exceptions.RedisError, OSError, TimeoutError) as failure:
+            except Exception as failure:  # noqa: BLE001 - whatever it is, others are to be heard again
                 listener.on_deaf(StoreError(trouble_of(failure), str(failure)))
                 await self._let_go()
             await asyncio.sleep(self._dice.uniform(*_AGAIN_S))
 
     async def _hear(self, listener: Listener) -> None:
-        client = await self._opened()
+        client, ears = await self._opened(), None
+        if self._access.kind is Kind.CLUSTER:  # what is said anywhere is heard at any node
+            node = client.get_random_node()
+            client = ears = Redis(host=node.host, port=node.port, **_options_of(self._access))
         feed = client.pubsub()
         try:
             await feed.subscribe(self._channel)
@@ -196,6 +199,8 @@ class RedisStore(Store):
         finally:
             with suppress(Exception):
                 await feed.aclose()
+                if ears is not None:
+                    await ears.aclose()
 
     # Asking
 
@@ -254,16 +259,7 @@ class RedisStore(Store):
 
 def client_of(access: RedisAccess) -> Any:  # noqa: ANN401
     """A client that gives up at once where it cannot go on; it connects when it is asked first."""
-    once = Retry(NoBackoff(), 0)
-    options: dict[str, Any] = {
-        "username": access.username,
-        "password": access.password,
-        "socket_timeout": access.command_s,
-        "socket_connect_timeout": access.command_s,
-        "protocol": 2,
-        "driver_info": None,  # CLIENT SETINFO is refused by 6.2, and by a user who may do little
-        **access.tls_options,
-    }
+    once, options = Retry(NoBackoff(), 0), _options_of(access)
     if access.kind is Kind.CLUSTER:
         nodes = [ClusterNode(host, port) for host, port in access.places]
         return RedisCluster(
@@ -282,6 +278,7 @@ def client_of(access: RedisAccess) -> Any:  # noqa: ANN401
                 "socket_timeout": access.command_s,
                 "socket_connect_timeout": access.command_s,
                 "retry": once,
+                "driver_info": None,
                 **access.tls_options,
             },
         )
@@ -290,6 +287,18 @@ def client_of(access: RedisAccess) -> Any:  # noqa: ANN401
         return Redis(unix_socket_path=access.unix_path, **options)
     host, port = access.places[0]
     return Redis(host=host, port=port, **options)
+
+
+def _options_of(access: RedisAccess) -> dict[str, Any]:
+    return {
+        "username": access.username,
+        "password": access.password,
+        "socket_timeout": access.command_s,
+        "socket_connect_timeout": access.command_s,
+        "protocol": 2,
+        "driver_info": None,  # CLIENT SETINFO is refused by 6.2, and by a user who may do little
+        **access.tls_options,
+    }
 
 
 async def _evaluated(client: Any, script: Script, keys: list[str], args: tuple[Any, ...]) -> Any:  # noqa: ANN401

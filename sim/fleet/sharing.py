@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.core import RouterCore
-    from router.state.shared.desk import Row
-    from sim.fleet.routers import SimFacts
+    from router.state.shared.desk import Asked, Row
     from sim.kernel import Kernel
 
 PUBLISH_S: Final = 0.2
+HURRY_S: Final = 0.02
+"""After a session came that was not known: its home is told soon."""
+
 DELAY_S: Final = 0.001
 WALL_S: Final = 1_700_000_000.0
 """What clocks show at a run's beginning, those of one that is skewed more or less."""
@@ -71,11 +73,12 @@ class SimLink:
         self.desk = Desk(core, f"router-{number}-{kernel.now_s:g}", dice)
         self.desk.listen(kernel.now_s)
         self._was_away = False
+        self._is_hurried = False
         self._is_over = False
         store.links[number] = self
         kernel.at(kernel.now_s + PUBLISH_S * dice.random(), Rank.POLL, self._speak, None)
 
-    def look(self, facts: SimFacts, now_s: float) -> None:
+    def look(self, facts: Asked, now_s: float) -> None:
         """Learn what the store knows of a session that is not known well here."""
         key = self.desk.wanted(facts)
         if key is None or self._is_away:
@@ -83,6 +86,9 @@ class SimLink:
         row = self._store.rows.get(key)
         if row is not None:
             self.desk.found(facts.session_key, row.value, now_s, self._wall_s)
+        if not self._is_hurried:
+            self._is_hurried = True
+            self._kernel.at(now_s + HURRY_S, Rank.POLL, self._hurry, None)
 
     def stop(self) -> None:
         """This router is lost."""
@@ -99,11 +105,18 @@ class SimLink:
         return WALL_S + self._kernel.now_s + self._store.skews_s.get(self._number, 0.0)
 
     def _speak(self, _: None) -> None:
-        if self._is_over:
-            return
+        if not self._is_over:
+            self._kernel.at(self._kernel.now_s + PUBLISH_S, Rank.POLL, self._speak, None)
+            self._say()
+
+    def _hurry(self, _: None) -> None:
+        self._is_hurried = False
+        if not self._is_over:
+            self._say()
+
+    def _say(self) -> None:
         kernel, store, desk = self._kernel, self._store, self.desk
         now_s = kernel.now_s
-        kernel.at(now_s + PUBLISH_S, Rank.POLL, self._speak, None)
         if self._is_away:
             self._was_away = desk.is_deaf = True
             desk.drop()

@@ -7,6 +7,7 @@ system's with ``program=newest()``, whose absence skips the test. ``port`` 0 tak
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import signal
 import socket
@@ -14,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +44,14 @@ def newest() -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on just now, nor on the one 10,000 above it, where a cluster's node talks."""
+    dice = random.Random()
+    while True:
+        port = dice.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as two:
+            one.bind(("127.0.0.1", port))
+            two.bind(("127.0.0.1", port + 10_000))
+            return port
 
 
 @dataclass
@@ -64,7 +69,7 @@ class RedisServer:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}"
 
-    @property
+    @cached_property
     def client(self) -> redis.Redis:
         """A client of the test's own, not through the code under test."""
         return redis.Redis(host="127.0.0.1", port=self.port, **self.client_options)
@@ -85,8 +90,7 @@ class RedisServer:
         until_s = time.monotonic() + READY_S_MAX
         while True:
             try:
-                with contextlib.closing(self.client) as client:
-                    client.ping()
+                self.client.ping()
             except redis.RedisError:
                 assert self.process.poll() is None, "redis-server has ended"
                 assert time.monotonic() < until_s, "redis-server does not answer"
@@ -103,6 +107,7 @@ class RedisServer:
 
     def end(self) -> None:
         """End it, however it is."""
+        self.client.close()
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait(10)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.doubles.redis_server import running_redis
+from tests.doubles.redis_server import free_port, running_redis
 from tests.doubles.shared_routers import Agents, Several, several
 
 if TYPE_CHECKING:
@@ -135,3 +135,21 @@ async def test_half_a_minute_of_silence() -> None:
         await hang(under, 30.0)
         await under.healed(time.monotonic())
         assert under.waited() <= 0.01
+
+
+async def test_routers_start_without_it_and_find_it_later() -> None:
+    port = free_port()
+    url = f"redis://127.0.0.1:{port}"
+    with several(2, 2, redis_url=url, time_scale=4.0) as shared:
+        agents = Agents(shared.routers, 8, 400, pause_s=0.3)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(agents.play())
+            await agents.until(lambda: len(agents.turns) >= 24)
+            assert shared.metrics_sum("homeport_store_up") == 0
+            with running_redis(port=port) as server:
+                under = Under(shared, agents, server)
+                await under.turns(16)
+                await under.healed(time.monotonic())
+                agents.is_over = True
+        assert agents.failed == []
+        assert [n for n in range(8) if len(agents.homes(n)) > 1] == []

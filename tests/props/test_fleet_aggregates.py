@@ -60,7 +60,8 @@ def _check(core: _Watched, tried: list[str], home_id: str | None, model: str) ->
         here = [t.entry for t in core.tickets if t.entry.is_open and t.replica_id == r.replica_id]
         waiting = [entry for entry in here if not entry.has_begun]
         assert r.load.inflight == len(here)
-        assert r.prefill_tokens == sum(entry.prefill_tokens for entry in waiting)
+        told = r.peers.prefill_tokens
+        assert r.prefill_tokens == told + sum(entry.prefill_tokens for entry in waiting)
     orders: tuple[tuple[Callable[[int, str], list[Candidate]], Callable[[Candidate], int]], ...] = (
         (view.least_backlogged, lambda r: r.backlog_us),
         (view.least_inflight, lambda r: r.inflight),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -25,9 +26,11 @@ from router.control.api.bodies import (
 from router.control.api.changes import author_of
 from router.control.api.shapes import ReplicaState, SessionState
 from router.control.api.views import drain_end, pin_left_s, pinned_to
+from router.control.sharing.others import Nobody
 from router.errors import ClientError
 from router.policy.registry import PRICED
 from router.state.health.table import State
+from router.state.shared.orders import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from router.control.api.changes import Author, Changes
+    from router.control.sharing.others import Others
     from router.core import RouterCore
     from router.state.fleet.replica import Replica
     from router.state.members.roster import Roster
@@ -62,8 +66,10 @@ class Operations:
         *,
         policy: str,
         now_s: Callable[[], float],
+        others: Others | None = None,
     ) -> None:
         self._core = core
+        self._others = others or Nobody()
         self._roster = roster
         self._changes = changes
         self._policy = policy
@@ -90,6 +96,9 @@ class Operations:
         self._roster.drain(
             replica.replica_id, now_s, deadline_s=order.deadline_s, leaves=order.remove
         )
+        await self._others.ordered(
+            replica.replica_id, Wish.DRAIN, leaves=order.remove, deadline_s=order.deadline_s
+        )
         return self._changed("drain", author, replica, before, _drain_facts(replica, now_s))
 
     async def _undrain(self, request: web.Request) -> web.Response:
@@ -97,6 +106,7 @@ class Operations:
         now_s = self._now_s()
         before = _drain_facts(replica, now_s)
         self._roster.undrain(replica.replica_id, now_s)
+        await self._others.ordered(replica.replica_id, Wish.UNDRAIN)
         if replica.state is State.DRAINING:
             raise ControlError(
                 "drained-by-source",
@@ -147,14 +157,15 @@ class Operations:
         self._demand_usable(order.replica)
         now_s = self._now_s()
         before = _pin_facts(pin, now_s)
-        self._core.operating.fix(pin.key, order.replica, now_s, for_s=order.for_s)
+        fix = partial(self._core.operating.fix, pin.key, order.replica, now_s, for_s=order.for_s)
+        await self._others.changed(pin.key, fix)
         return self._session_changed("pin", author, pin, before, now_s)
 
     async def _unpin(self, request: web.Request) -> web.Response:
         author, pin = author_of(request), self._session(request, "/pin")
         now_s = self._now_s()
         before = _pin_facts(pin, now_s)
-        self._core.operating.release(pin.key)
+        await self._others.changed(pin.key, partial(self._core.operating.release, pin.key))
         return self._session_changed("unpin", author, pin, before, now_s)
 
     async def _move(self, request: web.Request) -> web.Response:
@@ -164,7 +175,8 @@ class Operations:
         self._demand_usable(order.replica)
         now_s = self._now_s()
         before = _pin_facts(pin, now_s)
-        self._core.operating.move(pin.key, order.replica, now_s)
+        move = partial(self._core.operating.move, pin.key, order.replica, now_s)
+        await self._others.changed(pin.key, move)
         return self._session_changed("move", author, pin, before, now_s)
 
     async def _asked(self, request: web.Request, what: str) -> tuple[Author, Replica]:

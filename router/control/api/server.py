@@ -24,8 +24,10 @@ from router.control.api.operations import Operations, session_key_of
 from router.control.api.registration import registration_of, spec_of
 from router.control.api.table import CALLS, SESSIONS_MAX
 from router.control.api.views import changes_view, fleet_view, session_view, sessions_view
+from router.control.sharing.others import Nobody
 from router.errors import ClientError
 from router.state.members.roster import Source
+from router.state.shared.orders import Wish
 
 if TYPE_CHECKING:
     import socket
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from router.control.api.changes import Changes
     from router.control.api.guard import Guard
     from router.control.api.operations import Handler
+    from router.control.sharing.others import Others
     from router.core import RouterCore
     from router.obs.metrics import RouterMetrics
     from router.state.fleet.replica import Replica
@@ -71,8 +74,10 @@ class ControlApi:
         on_membership: Callable[[], None],
         guard: Guard,
         changes: Changes,
+        others: Others | None = None,
     ) -> None:
         self._core = core
+        self._others = others or Nobody()
         self._roster = roster
         self._policy = policy
         self._metrics = metrics
@@ -81,7 +86,9 @@ class ControlApi:
         self._on_membership = on_membership
         self._guard = guard
         self._changes = changes
-        self._operations = Operations(core, roster, changes, policy=policy, now_s=now_s)
+        self._operations = Operations(
+            core, roster, changes, policy=policy, now_s=now_s, others=others
+        )
         self._runner: web.AppRunner | None = None
         self._inner: web.AppRunner | None = None
         self._listener = Listener()
@@ -210,6 +217,8 @@ class ControlApi:
         is_new, before = known is None, {} if known is None else _named(known)
         replica = self._roster.offer(source, spec, self._now_s())
         self._on_membership()
+        if source is Source.REGISTERED:
+            await self._others.registered(spec)
         if row.source == "operator":
             self._changes.note(
                 "add", author, replica=spec.replica_id, before=before, after=_named(replica)
@@ -228,6 +237,7 @@ class ControlApi:
         replica = self._roster.renew(replica_id, self._now_s())
         if replica is None:
             raise unknown_replica(replica_id)
+        self._others.renewed(replica_id)
         lease_s = replica.spec.lease_s
         return json_answer({"id": replica_id, "state": replica.state, "lease_s": lease_s})
 
@@ -238,6 +248,7 @@ class ControlApi:
         if not self._roster.remove(replica_id):
             raise unknown_replica(replica_id)
         self._on_membership()
+        await self._others.ordered(replica_id, Wish.REMOVE)
         self._changes.note("remove", author, replica=replica_id, before=before, after={})
         return web.Response(status=204)
 

@@ -17,6 +17,7 @@ from router.clock import epoch_s
 from router.control.sharing.readings import Readings
 from router.obs.sharing import Reading
 from router.state.shared.desk import Desk, DeskParameters
+from router.state.shared.values import pin_key, unpacked
 from router.stores.base import StoreError, Trouble
 from router.tasks import spawn
 
@@ -24,10 +25,14 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
+    from router.control.sharing.table import FleetTable
     from router.core import RouterCore
     from router.dialect.base import PromptFacts
     from router.obs.sharing import SharingCounts
+    from router.state.fleet.replica import ReplicaSpec
+    from router.state.sessions.pins import Pin
     from router.state.shared.desk import Row, Word
+    from router.state.shared.orders import Wish
     from router.stores.base import Store
 
 _log = logging.getLogger("homeport.sharing")
@@ -39,6 +44,8 @@ _PARTLY: Final = (Trouble.FULL, Trouble.READ_ONLY)
 """It passes words on, and tells what it knows."""
 
 _JITTER: Final = 0.1
+_TRIES: Final = 4
+_NOBODY: Final = "0" * 32
 _HURRY_S: Final = 0.02
 
 
@@ -88,6 +95,7 @@ class Link:
             placed=self._placed,
         )
         self._hurry = asyncio.Event()
+        self.table: FleetTable | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._trouble: Trouble | None = None
         self._is_whole = False  # the store has had all that is to be stored
@@ -113,6 +121,58 @@ class Link:
     def is_away(self) -> bool:
         """The store answers nothing."""
         return self._trouble is not None and self._trouble not in _PARTLY
+
+    # Used by the control API
+
+    async def registered(self, spec: ReplicaSpec) -> bool:
+        """A replica registered here; False if the others do not know."""
+        return self.table is not None and await self.table.registered(spec)
+
+    def renewed(self, replica_id: str) -> None:
+        """A replica's heartbeat came here."""
+        if self.table is not None:
+            self.table.renewed(replica_id)
+
+    async def ordered(
+        self,
+        replica_id: str,
+        wish: Wish,
+        *,
+        leaves: bool = False,
+        deadline_s: float | None = None,
+    ) -> bool:
+        """An operator wants this of a replica; False if the others do not know."""
+        return self.table is not None and await self.table.ordered(
+            replica_id, wish, leaves=leaves, deadline_s=deadline_s
+        )
+
+    async def changed(self, session_key: str, change: Callable[[], Pin | None]) -> bool:
+        """Let an operator's change of a session count here and at all others; False if those do not know.
+
+        It is made here whatever becomes of that, upon what the store knows of the session.
+        """
+        for _ in range(_TRIES):
+            try:
+                [data] = await self._store.read([pin_key(session_key)])
+                value = None if data is None else unpacked(data)
+                if data is not None:
+                    self._found(session_key, data)
+                pin = change()
+                if pin is None:
+                    return True
+                row = self.desk.row(pin, self._now_s(), self._wall_s())
+                expected = None if value is None else value.version
+                ttl_s = self._p.session_ttl_s
+                if await self._store.swap(row, expected=expected, ttl_s=ttl_s) is None:
+                    self._hurry.set()
+                    return True
+            except StoreError as error:
+                change()
+                _log.warning(
+                    "not-shared session=1 why=%s (it counts at this router)", error.trouble
+                )
+                return False
+        return False
 
     # Used by the edge
 
@@ -142,6 +202,8 @@ class Link:
     def on_listening(self) -> None:
         """What others say is heard from now on."""
         self.desk.listen(self._now_s())
+        if self.table is not None:
+            self.table.is_stale = True
 
     def on_deaf(self, error: StoreError) -> None:
         """What others say is not heard."""
@@ -151,9 +213,15 @@ class Link:
     # What is said
 
     async def _tick(self) -> None:
+        with suppress(
+            StoreError
+        ):  # the first request that asks finds a connection open, though one is in use
+            await asyncio.gather(*[self._store.read([_NOBODY]) for _ in range(2)])
         while True:
             if self.is_away:
                 self.desk.drop()
+                if self.table is not None:
+                    self.table.hears_nobody()
                 wait_s = self._dice.uniform(*_AGAIN_S)
             else:
                 wait_s = self._p.publish_s * (1.0 + _JITTER * (self._dice.random() - 0.5))
@@ -173,8 +241,11 @@ class Link:
         """Say and store what is news; after trouble, all there is to store."""
         word = self.desk.word(self._now_s(), self._wall_s())
         try:
+            was_whole = self._is_whole
             if word.message is not None:
                 await self._say(word)
+            if self.table is not None and not self.is_away:
+                await self.table.follow(is_whole=was_whole)
             if word.rows:
                 await self._write(word.rows)
         except StoreError as error:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from router.clock import now_s
+from router.clock import epoch_s, now_s
 from router.control.sharing.link import Link, LinkParameters
+from router.control.sharing.table import FleetTable
 from router.state.shared.desk import DeskParameters
 from router.stores.access import access_of
 from router.stores.siblings import SiblingsStore
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from router.core import RouterCore
     from router.obs.sharing import SharingCounts
     from router.settings import Settings
+    from router.state.members.roster import Roster
     from router.stores.base import Store
     from router.workers.place import Place
 
@@ -48,12 +50,15 @@ def link_to_others(
     settings: Settings,
     core: RouterCore,
     counts: SharingCounts,
+    *,
+    roster: Roster,
+    on_membership: Callable[[], None],
     place: Place | None = None,
     missed: Callable[[int], None] | None = None,
 ) -> Link | None:
     """The link to the other routers, None for a router that is alone.
 
-    Without a Redis the workers of one router are linked by themselves: ``place`` is this one's, ``missed`` is
+    ``on_membership`` is called when a replica joined or left by another router's word. Without a Redis the workers of one router are linked by themselves: ``place`` is this one's, ``missed`` is
     called with a sibling's number after words of it were lost.
     """
     told = settings.sharing
@@ -70,7 +75,7 @@ def link_to_others(
         if settings.routers_apart:
             core.peers.part(is_apart=True)
         return None
-    return Link(
+    link = Link(
         core,
         store,
         counts,
@@ -79,3 +84,16 @@ def link_to_others(
         dice=random.Random(),  # noqa: S311  (pauses)
         parameters=parameters,
     )
+    if settings.redis_url is None:  # siblings repeat each other's calls instead
+        return link
+    link.table = FleetTable(
+        core,
+        roster,
+        store,
+        link.desk,
+        now_s=now_s,
+        wall_s=epoch_s,
+        on_membership=on_membership,
+    )
+    link.desk.on_fleet = link.table.heard
+    return link

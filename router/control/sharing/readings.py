@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from router.control.sharing.breaker import Breaker
@@ -25,6 +26,9 @@ _AT_ONCE_MAX: Final = 8
 """Questions under way; a store that takes longer than that is not asked more."""
 
 _KEYS_MAX: Final = 256
+
+_LAG_S: Final = 0.000_5
+_GRACE_S: Final = 0.001
 
 
 @dataclass(slots=True, eq=False)
@@ -98,8 +102,14 @@ class Readings:
             for waiter in waiters:
                 self._end(waiter, Reading.NOTHING if value is None else Reading.FOUND)
 
-    def _late(self, waiter: _Waiter) -> None:
-        self._end(waiter, Reading.LATE)
+    def _late(self, waiter: _Waiter, *, is_last: bool = False) -> None:
+        """The wait is over. If the loop itself was busy that long, what has come is read first."""
+        lag_s = self._now_s() - waiter.asked_s - self._wait_s
+        if lag_s > _LAG_S and not (is_last or waiter.is_over):
+            last = partial(self._late, waiter, is_last=True)
+            asyncio.get_running_loop().call_later(_GRACE_S, last)
+        else:
+            self._end(waiter, Reading.LATE)
 
     def _end(self, waiter: _Waiter, how: Reading) -> None:
         if waiter.is_over:

@@ -16,6 +16,7 @@ from router.state.shared.values import packed, pin_key, told, unpacked
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from router.state.fleet.ledger import Ledger
     from router.state.sessions.pins import Pin, Pins
@@ -109,6 +110,7 @@ class Desk:
 
     Nothing is kept that grows: of a session only the last state is news, and a store that is away is told
     nothing (``drop``) and all live sessions when it is back (``heal``). ``is_deaf``: others' words do not come.
+    ``renewed`` and ``has_orders`` are said with the next word, and ``on_fleet`` is called with those of others.
     ``has_others`` as far as is known: unless it has listened for a while and heard nobody, there are some.
     """
 
@@ -119,6 +121,9 @@ class Desk:
     counts: DeskCounts = field(default_factory=DeskCounts)
     is_deaf: bool = True
     has_others: bool = True
+    renewed: dict[str, None] = field(default_factory=dict)
+    has_orders: bool = False
+    on_fleet: Callable[[list[str], bool], None] | None = None
     _number: int = 0
     _loads: list[LoadRow] = field(default_factory=list)
     _said_s: float = -inf
@@ -162,16 +167,31 @@ class Desk:
         ]
         ttl_s = self.parameters.ttl_s
         is_due = now_s - self._said_s >= ttl_s / _KEEP_ALIVE_SHARE
-        if not news and loads == self._loads and not is_due:
+        renewed, has_orders = list(self.renewed), self.has_orders
+        if not (news or renewed or has_orders or is_due or loads != self._loads):
             return Word(None, b"", rows)
         self._loads, self._said_s = loads, now_s
         self._number += 1
         self.counts.said += len(news)
         name, number = self.router, self._number
         vector = message = said(name, number, ttl_s=ttl_s, loads=loads, pins=[])
-        if news:
-            message = said(name, number, ttl_s=ttl_s, loads=loads, pins=news)
+        if news or renewed or has_orders:
+            self.renewed.clear()
+            self.has_orders = False
+            message = said(
+                name,
+                number,
+                ttl_s=ttl_s,
+                loads=loads,
+                pins=news,
+                renewed=renewed,
+                has_orders=has_orders,
+            )
         return Word(message, vector, rows)
+
+    def row(self, pin: Pin, now_s: float, wall_s: float) -> Row:
+        """A session as it is stored."""
+        return _row(pin, now_s, wall_s)
 
     def reach(self) -> None:
         """What is said is heard: sessions have homes by price again."""
@@ -221,6 +241,8 @@ class Desk:
             self.core.peers.pinned(
                 told(key, value, wall_s=wall_s, home_id=home_id, told_by=name), now_s
             )
+        if self.on_fleet is not None and (message.renewed or message.has_orders):
+            self.on_fleet(message.renewed, message.has_orders)
         self.counts.told += len(message.pins)
         return False
 

@@ -23,7 +23,10 @@ PinRow = tuple[Key, PinValue]
 
 
 class Message(msgspec.Struct, array_like=True, gc=False, frozen=True):
-    """One router's word. ``loads`` hold for ``ttl_s``; rows are a replica's id and a ``PeerLoad``'s fields."""
+    """One router's word. ``loads`` hold for ``ttl_s``; rows are a replica's id and a ``PeerLoad``'s fields.
+
+    ``renewed`` are replicas whose heartbeat came there, ``has_orders``: the table of the fleet has changed.
+    """
 
     form: int
     router: Id
@@ -31,6 +34,8 @@ class Message(msgspec.Struct, array_like=True, gc=False, frozen=True):
     ttl_s: Annotated[float, msgspec.Meta(gt=0, le=60)]
     loads: Annotated[list[LoadRow], msgspec.Meta(max_length=4_096)]
     pins: Annotated[list[PinRow], msgspec.Meta(max_length=4_096)]
+    renewed: Annotated[list[Id], msgspec.Meta(max_length=4_096)] = []
+    has_orders: bool = False
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -44,11 +49,12 @@ def said(
     ttl_s: float,
     loads: list[LoadRow],
     pins: list[tuple[str, bytes]],
+    renewed: list[str] | None = None,
+    has_orders: bool = False,
 ) -> bytes:
     """A message's bytes; ``pins`` are session keys with their packed values."""
-    return _encode(
-        [FORM, router, number, ttl_s, loads, [(key, msgspec.Raw(value)) for key, value in pins]]
-    )
+    rows = [(key, msgspec.Raw(value)) for key, value in pins]
+    return _encode([FORM, router, number, ttl_s, loads, rows, renewed or [], has_orders])
 
 
 def heard(data: bytes) -> Message | None:

@@ -1,0 +1,134 @@
+"""What a replica or an operator tells one router counts at the others: leases, drains, removals, moves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from tests.doubles.processes import emulate, end
+from tests.doubles.redis_server import RedisServer, running_redis
+from tests.doubles.shared_routers import Agents, Several, several
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.doubles.processes import Running
+
+WAIT_S = 15.0
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[Several, RedisServer]]:
+    """Two routers that share a Redis, before two replicas that both were told of."""
+    with running_redis() as server, several(2, 2, redis_url=server.url) as shared:
+        until(lambda: shared.metrics_sum("homeport_store_peers") == 2)
+        yield shared, server
+
+
+@pytest.fixture(scope="module")
+def third() -> Iterator[Running]:
+    """A replica that no router was told of."""
+    replica = emulate()
+    try:
+        replica.wait_ready()
+        yield replica
+    finally:
+        end(replica)
+
+
+def until(holds: Callable[[], Any]) -> None:
+    """Wait until processes have come to something."""
+    until_s = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+
+
+def states(shared: Several, router: int) -> dict[str, str]:
+    """The replicas a router knows, with their states."""
+    rows = httpx2.get(f"{shared.routers[router].admin_url}/fleet").json()["replicas"]
+    return {row["id"]: row["state"] for row in rows}
+
+
+def post(shared: Several, path: str, body: dict[str, Any], router: int = 0) -> None:
+    answer = httpx2.post(f"{shared.routers[router].admin_url}{path}", json=body)
+    assert answer.status_code < 300, answer.text
+
+
+def beat(shared: Several, name: str) -> None:
+    """A replica's heartbeat, which the first router hears."""
+    url = f"{shared.routers[0].admin_url}/replicas/{name}/heartbeat"
+    assert httpx2.put(url).status_code == 200
+
+
+def test_a_lease_holds_at_all_routers(pair: tuple[Several, RedisServer], third: Running) -> None:
+    shared, _ = pair
+    name = urlsplit(third.url).netloc
+    post(shared, "/replicas", {"url": third.url, "lease_s": 3})
+    until(lambda: states(shared, 1).get(name) == "ready")
+    for _ in range(8):  # longer than the lease: heartbeats at one router renew it at the other
+        time.sleep(0.5)
+        beat(shared, name)
+        assert name in states(shared, 1)
+    until(lambda: name not in states(shared, 0) and name not in states(shared, 1))
+
+
+def test_a_lease_outlives_a_store_that_is_away(third: Running) -> None:
+    name = urlsplit(third.url).netloc
+    with running_redis() as server, several(2, 1, redis_url=server.url) as shared:
+        post(shared, "/replicas", {"url": third.url, "lease_s": 2})
+        until(lambda: name in states(shared, 1))
+        server.end()
+        for _ in range(8):
+            time.sleep(0.5)
+            beat(shared, name)
+            assert name in states(shared, 1)
+
+
+def test_a_drain_and_its_end_count_at_all_routers(pair: tuple[Several, RedisServer]) -> None:
+    shared, _ = pair
+    name = urlsplit(shared.replicas[0].url).netloc
+    post(shared, f"/replicas/{name}/drain", {})
+    until(lambda: states(shared, 1)[name] == "draining")
+    post(shared, f"/replicas/{name}/undrain", {}, router=1)
+    until(lambda: states(shared, 0)[name] == states(shared, 1)[name] == "ready")
+
+
+def test_a_removal_counts_at_all_routers_and_ends_with_a_registration(
+    pair: tuple[Several, RedisServer], third: Running
+) -> None:
+    shared, _ = pair
+    name = urlsplit(third.url).netloc
+    post(shared, "/replicas", {"url": third.url, "lease_s": 60})
+    until(lambda: name in states(shared, 1))
+    answer = httpx2.delete(f"{shared.routers[1].admin_url}/replicas/{name}")
+    assert answer.status_code == 204
+    until(lambda: name not in states(shared, 0))
+    post(shared, "/replicas", {"url": third.url, "lease_s": 60})
+    until(lambda: name in states(shared, 1))
+    httpx2.delete(f"{shared.routers[0].admin_url}/replicas/{name}")
+    until(lambda: name not in states(shared, 1))
+
+
+def test_a_moved_session_is_at_home_there_for_all(pair: tuple[Several, RedisServer]) -> None:
+    shared, _ = pair
+    agents = Agents(shared.routers, 1, 3, seed=7, pause_s=0.3)
+    asyncio.run(agents.play())
+    [home] = agents.homes(0)
+    other = next(
+        name for name in states(shared, 0) if name != home and states(shared, 0)[name] == "ready"
+    )
+    key = "agent-7-0"
+    post(shared, f"/sessions/{key}/move", {"replica": other})
+
+    def home_at(router: int) -> str:
+        url = f"{shared.routers[router].admin_url}/sessions/{key}"
+        found: str = httpx2.get(url).json()["home"]
+        return found
+
+    until(lambda: home_at(0) == home_at(1) == other)
