@@ -34,3 +34,5 @@ class Launch:
     step_s_max: float = 15.0
     shared_head: tuple[str, ...] = field(default=())
     """Texts that sessions begin with: prefilled before the replica is ready."""
+    api_key: str | None = field(default=None, repr=False)
+    """What its server demands, where it demands one: for the supervisor's and the router's requests."""

@@ -1,0 +1,117 @@
+"""Which GPUs and which ports each replica of a machine gets."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ReplicaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replica.engines.base import Launch
+
+_TRIES: Final = 200
+_GPUS_MAX: Final = 1_024
+
+
+def gpu_indexes(text: str) -> tuple[int, ...]:
+    """The GPUs that a list such as ``0-3,6`` names, in its order.
+
+    Raises:
+        ReplicaError: ``bad-value``.
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ReplicaError("bad-value", f"--gpus {text}: give indexes such as 0-3 or 0,2,4-7")
+        begin, end = int(first), int(last or first)
+        if not begin <= end < _GPUS_MAX:
+            raise ReplicaError("bad-value", f"--gpus {text}: {part.strip()} names no GPUs")
+        found += range(begin, end + 1)
+    if len(set(found)) != len(found):
+        raise ReplicaError("bad-value", f"--gpus {text}: a GPU is named twice")
+    return tuple(found)
+
+
+def gpu_groups(gpus: tuple[int, ...], tp: int, replicas: int | None) -> tuple[tuple[int, ...], ...]:
+    """The GPUs of each replica, ``tp`` neighbours each; empty ones where no GPUs are named.
+
+    Raises:
+        ReplicaError: ``bad-value``: they do not come out even, or not at ``replicas``.
+    """
+    if not gpus:
+        return ((),) * (replicas or 1)
+    if len(gpus) % tp:
+        raise ReplicaError(
+            "bad-value", f"{len(gpus)} GPUs do not divide into replicas of {tp}: name {tp} for each"
+        )
+    groups = tuple(gpus[at : at + tp] for at in range(0, len(gpus), tp))
+    if replicas is not None and replicas != len(groups):
+        raise ReplicaError(
+            "bad-value",
+            f"{len(gpus)} GPUs are {len(groups)} replicas of {tp}, and --replicas says {replicas}",
+        )
+    return groups
+
+
+def launches(
+    groups: tuple[tuple[int, ...], ...],
+    port: int,
+    launch_of: Callable[[int, tuple[int, ...]], Launch],
+) -> list[Launch]:
+    """A launch for each group of GPUs: on ports from ``port`` on, or on free ones where it is 0.
+
+    Raises:
+        ReplicaError: ``port-range``, ``port-taken`` where two of them would need the same one, or
+            what ``launch_of`` raises.
+    """
+    made: list[Launch] = []
+    used: set[int] = set()
+    for index, gpus in enumerate(groups):
+        launch = launch_of(port + index, gpus) if port else _on_free_ports(used, gpus, launch_of)
+        wanted = {launch.port, *launch.ports}
+        if shared := sorted(wanted & used):
+            raise ReplicaError(
+                "port-taken", f"two replicas would need port {shared[0]}: choose another --port"
+            )
+        used |= wanted
+        made.append(launch)
+    return made
+
+
+def _on_free_ports(
+    used: set[int],
+    gpus: tuple[int, ...],
+    launch_of: Callable[[int, tuple[int, ...]], Launch],
+) -> Launch:
+    for _ in range(_TRIES):
+        try:
+            launch = launch_of(_free_port(), gpus)
+        except ReplicaError as failure:
+            if failure.code != "port-range":
+                raise
+            continue  # its other ports would lie beyond the last one
+        wanted = {launch.port, *launch.ports}
+        if not wanted & used and all(_is_free(launch.host, each) for each in wanted):
+            return launch
+    raise ReplicaError("port-taken", f"no free ports were found in {_TRIES} tries: give --port")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def _is_free(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError:
+        return False
+    return True
