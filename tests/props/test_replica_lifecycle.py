@@ -67,39 +67,7 @@ class World:
     def carry_out(self, orders: list[Order]) -> None:
         assert not (self.was_over and orders)
         for order in orders:
-            match order:
-                case Order.PREPARE:
-                    assert not self.has_engine
-                    assert not self.is_stopped
-                case Order.START:
-                    assert not self.has_engine
-                    assert not self.is_joined
-                    assert not self.is_stopped
-                    self.has_engine, self.is_ending = True, False
-                case Order.WARM:
-                    assert self.has_engine
-                    assert not self.is_ending
-                case Order.JOIN:
-                    assert self.has_engine
-                    assert not self.is_ending
-                    assert not self.is_joined
-                    self.is_joined = True
-                case Order.WITHDRAW:
-                    assert self.is_joined
-                    self.is_joined = False
-                case Order.LEAVE:
-                    assert self.is_joined
-                    assert self.is_stopped
-                    self.is_joined = False
-                case Order.TERM:
-                    assert self.has_engine
-                    assert not self.is_ending
-                    assert not self.is_joined
-                    self.is_ending = True
-                case Order.KILL:
-                    assert self.has_engine
-                    assert not self.is_joined
-                    self.is_ending = True
+            self.follow(order)
         if self.life.is_over:
             self.was_over = True
             assert not self.is_joined
@@ -108,6 +76,28 @@ class World:
         elif self.life.state is not State.READY:
             is_waited_for = self.life.next_s is not None
             assert is_waited_for or self.life.state is State.PREPARING
+
+    def follow(self, order: Order) -> None:
+        wanted = {
+            Order.PREPARE: not (self.has_engine or self.is_stopped),
+            Order.START: not (self.has_engine or self.is_joined or self.is_stopped),
+            Order.WARM: self.has_engine and not self.is_ending,
+            Order.JOIN: self.has_engine and not (self.is_ending or self.is_joined),
+            Order.WITHDRAW: self.is_joined,
+            Order.LEAVE: self.is_joined and self.is_stopped,
+            Order.TERM: self.has_engine and not (self.is_ending or self.is_joined),
+            Order.KILL: self.has_engine and not self.is_joined,
+        }
+        assert wanted[order], (order, self)
+        match order:
+            case Order.START:
+                self.has_engine, self.is_ending = True, False
+            case Order.JOIN:
+                self.is_joined = True
+            case Order.WITHDRAW | Order.LEAVE:
+                self.is_joined = False
+            case Order.TERM | Order.KILL:
+                self.is_ending = True
 
     def happen(self, event: str, fault: Fault | None, pause_s: float) -> None:
         self.now_s += pause_s

@@ -56,11 +56,13 @@ class EngineProcess:
         guardian: asyncio.subprocess.Process,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
+        log: _Log,
         on_line: Callable[[str], None],
     ) -> None:
         self._guardian = guardian
         self._reader = reader
         self._writer = writer
+        self._log = log
         self._on_line = on_line
         self._was_killed = False
         self.pid: int | None = None
@@ -76,23 +78,32 @@ class EngineProcess:
             OSError: no process can be started here.
         """
         ours, theirs = socket.socketpair()
-        with theirs:
-            ours.setblocking(False)  # noqa: FBT003  (positional only)
+        output, its_output = os.pipe()
+        try:
+            log = await _Log.opened(output)
             try:
                 guardian = await asyncio.create_subprocess_exec(
                     *(*_GUARDIAN, str(theirs.fileno()), *argv),
                     pass_fds=(theirs.fileno(),),
                     env=dict(environment),
                     stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.PIPE,
+                    stdout=its_output,
                     stderr=asyncio.subprocess.STDOUT,
                     start_new_session=True,
                 )
+                _GUARDIANS.add(guardian.pid)
+                ours.setblocking(False)  # noqa: FBT003  (positional only)
                 reader, writer = await asyncio.open_connection(sock=ours)
             except BaseException:
-                ours.close()  # which ends a guardian that was started
+                log.close()
                 raise
-        return cls(guardian, reader, writer, on_line)
+        except BaseException:
+            ours.close()  # which ends a guardian that was started
+            raise
+        finally:
+            theirs.close()
+            os.close(its_output)
+        return cls(guardian, reader, writer, log, on_line)
 
     def term(self) -> None:
         """SIGTERM to the engine's first process."""
@@ -106,7 +117,6 @@ class EngineProcess:
     async def ended(self) -> Exit:
         """Follow its output until none of its processes is left, and answer how it ended."""
         code, not_executed = None, None
-        _GUARDIANS.add(self._guardian.pid)
         async with asyncio.TaskGroup() as tasks:
             log = tasks.create_task(self._follow(), name="engine log")
             try:
@@ -121,15 +131,16 @@ class EngineProcess:
                             not_executed = int(number)
                         case _:
                             continue
-                await self._guardian.wait()
-                _GUARDIANS.discard(self._guardian.pid)
                 if code is None:
                     await self._sweep()
                 # Something that left the engine long ago may hold its log's pipe: it is not waited for.
                 await asyncio.wait([log], timeout=_LOG_END_S_MAX)
             finally:
                 log.cancel()
+                self._log.close()
                 self._writer.close()
+        await self._guardian.wait()
+        _GUARDIANS.discard(self._guardian.pid)
         return Exit(code, not_executed, self._was_killed)
 
     def abandon(self) -> None:
@@ -142,10 +153,8 @@ class EngineProcess:
 
     async def _follow(self) -> None:
         """Read what it prints, always, so that it never waits for us."""
-        stdout = self._guardian.stdout
-        assert stdout is not None, "it is a pipe"
         lines, clock = Lines(), asyncio.get_running_loop().time
-        while data := await stdout.read(_READ_BYTES):
+        while data := await self._log.reader.read(_READ_BYTES):
             for line in lines.take(data, clock()):
                 self._on_line(line)
         for line in lines.rest():
@@ -164,6 +173,26 @@ def _kill_and_collect(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
+
+
+class _Log:
+    """The reading end of a pipe of our own: asyncio's would let a process end only with its pipes."""
+
+    def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport) -> None:
+        self.reader = reader
+        self._transport = transport
+
+    @classmethod
+    async def opened(cls, descriptor: int) -> _Log:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+        )
+        return cls(reader, transport)
+
+    def close(self) -> None:
+        self._transport.close()
 
 
 def _adopted() -> list[int]:

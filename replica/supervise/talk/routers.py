@@ -208,7 +208,10 @@ class Membership:
             self._count(Beat.UNKNOWN)
             self._say("has forgotten this replica; registering again")
             return
-        self._is_drained_there = answer.get("state") == _DRAINING
+        is_drained = answer.get("state") == _DRAINING
+        if is_drained and not self._is_drained_there:
+            self._note(f"router {self._access.url}: somebody has ordered to drain it there")
+        self._is_drained_there = is_drained
         self._count(Beat.OK)
         if self._trouble:
             self._trouble = ""

@@ -1,0 +1,111 @@
+"""``homeport replica run`` as a process, over the emulated engine, for tests of what it does.
+
+The emulated engine answers with real bodies over HTTP at many times the speed, so that a whole life of
+a replica takes seconds. ``Supervisor.family`` are all processes that belong to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+from tests.doubles.marked import NAME, marked, new_mark, none_left
+from tests.doubles.processes import Running, end, start
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterator
+
+RECIPE = "kimi-k2.6-nvfp4"
+QUICK = ("--lease", "2", "--stop-timeout", "2", "--drain-timeout", "10")
+END_S_MAX = 20.0
+_LOOK_S = 0.05
+
+
+class Supervisor:
+    """One supervisor that runs."""
+
+    def __init__(self, running: Running, mark: str) -> None:
+        self.running = running
+        self.mark = mark
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's own process."""
+        return next(pid for pid, words in self.family().items() if "replica run" in words)
+
+    @property
+    def output(self) -> str:
+        """All it has printed."""
+        return "\n".join(self.running.lines)
+
+    def family(self) -> dict[int, str]:
+        """Itself, guardians and engines."""
+        return marked(self.mark)
+
+    def engines(self) -> list[int]:
+        """The engines' first processes."""
+        return [
+            pid
+            for pid, words in self.family().items()
+            if "cli emulate" in words and "guardian.py" not in words
+        ]
+
+    def guardians(self) -> list[int]:
+        """The guardians."""
+        return [pid for pid, words in self.family().items() if "guardian.py" in words]
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the supervisor alone."""
+        os.kill(self.running.process.pid, number)
+
+    def wait_ended(self, within_s: float = END_S_MAX) -> int:
+        """Its exit code."""
+        return self.running.process.wait(within_s)
+
+    def left(self) -> dict[int, str]:
+        """What is still there after a while."""
+        return none_left(self.mark)
+
+    def wait_ready(self, count: int) -> None:
+        """Until replicas have said that they are ready so many times, restarts included."""
+        running = self.running
+        running._wanted = count
+        running._said.clear()
+        if len(running.ready) < count:
+            running.wait_ready()
+
+    def wait_said(self, words: str, *, within_s: float = 10.0) -> None:
+        """Until it has printed a line with these words."""
+        until_s = time.monotonic() + within_s
+        while not any(words in line for line in self.running.lines):
+            assert time.monotonic() < until_s, self.output
+            time.sleep(_LOOK_S)
+
+
+def begun(*flags: str, count: int = 1, time_scale: float = 20.0, mark: str) -> Supervisor:
+    """Start one; not yet waited for. The mark must be in this process's environment."""
+    assert os.environ[NAME] == mark
+    words = ("replica", "run", RECIPE, "--engine", "emulated", "--port", "0", "--no-metrics")
+    scale = f"{time_scale:g}"
+    return Supervisor(start(*words, "--time-scale", scale, *QUICK, *flags, count=count), mark)
+
+
+@contextlib.contextmanager
+def supervised(*flags: str, count: int = 1, time_scale: float = 20.0) -> Iterator[Supervisor]:
+    """A supervisor whose ``count`` replicas are ready; nothing is left of it behind the block."""
+    mark = new_mark()
+    os.environ[NAME] = mark
+    try:
+        supervisor = begun(*flags, count=count, time_scale=time_scale, mark=mark)
+    finally:
+        del os.environ[NAME]
+    try:
+        supervisor.running.wait_ready()
+        yield supervisor
+    finally:
+        end(supervisor.running)
+        left = none_left(mark)
+        assert left == {}, left
