@@ -31,6 +31,7 @@ CODES: Final = (
     "gpu-missing",
     "gpu-busy",
     "driver-old",
+    "disk-short",
 )
 """Every code; ``docs/replica.md`` says what each means and what to do."""
 

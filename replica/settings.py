@@ -7,6 +7,7 @@ extend one other. Unknown keys are refused, also in variants and options that ar
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
@@ -21,7 +22,8 @@ _BYTES_MAX: Final = 1 << 20
 _FAULTS_MAX: Final = 3
 
 T = TypeVar("T")
-Count = Annotated[int, Field(ge=1, le=1 << 31)]
+Count = Annotated[int, Field(strict=True, ge=1, le=1 << 31)]
+Switch = Annotated[bool, Field(strict=True)]
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 Word = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
@@ -52,7 +54,7 @@ class ModelPart(Part):
     revision: Choice[Word] | None = None
     served_name: Word
     quantization: Choice[Word] | None = None
-    trust_remote_code: Choice[bool] | None = None
+    trust_remote_code: Choice[Switch] | None = None
 
 
 class DraftPart(Part):
@@ -103,10 +105,10 @@ class ServingPart(Part):
 
     reasoning_parser: Choice[Word] | None = None
     tool_call_parser: Choice[Word] | None = None
-    metrics: Choice[bool]
-    cache_report: Choice[bool]
-    kv_events: Choice[bool]
-    load_publishing: Choice[bool]
+    metrics: Choice[Switch]
+    cache_report: Choice[Switch]
+    kv_events: Choice[Switch]
+    load_publishing: Choice[Switch]
 
 
 class Recipe(Part):
@@ -304,3 +306,12 @@ def _words(failure: ValidationError) -> str:
 
 def _said(kind: str, message: str) -> str:
     return "unknown key" if kind == "extra_forbidden" else message
+
+
+def inherited_environment() -> dict[str, str]:
+    """This process's environment for an engine's interpreter, without what is Python's or ours."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "HOMEPORT_"))
+    }

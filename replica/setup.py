@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError
 from replica.hardware.footprint import Footprint, footprint_of
-from replica.hardware.gpus import GPUS, Gpu
+from replica.hardware.gpus import GIB, GPUS, Gpu
 from replica.hardware.memory import PAGE_TOKENS
 from replica.hardware.models import KvDtype, model_named
 from replica.settings import Choice
@@ -149,11 +149,7 @@ def setup_of(
         raise ReplicaError("bad-value", f"a device of {device_gib:g} GiB: give a size above 0")
     share = footprint or _known_footprint(recipe, count)
     if share.heads % count:
-        raise ReplicaError(
-            "tp-unsupported",
-            f"{recipe.name} has {share.heads} attention heads, which {count} GPUs do not divide: "
-            f"use --tp {' or '.join(map(str, recipe.tp))}",
-        )
+        raise _undivided(recipe, share.heads, count)
     return Setup(recipe, kind, count, share, device_gib)
 
 
@@ -185,10 +181,18 @@ def _known_footprint(recipe: Recipe, tp: int) -> Footprint:
     except ValueError as failure:
         raise ReplicaError("bad-recipe", f"{recipe.name}: facts: {failure}") from None
     if model.attention_heads % tp:
+        raise _undivided(recipe, model.attention_heads, tp)
+    if tp not in model.weights_gib_per_gpu:
+        gib = model.weights_gb / tp * 1e9 / GIB
+        raise ReplicaError(
+            "does-not-fit",
+            f"{recipe.name}: at TP{tp} the weights alone are {gib:.0f} GiB a GPU, which no known one holds: use"
+            f" {_tp_words(recipe)}",
+        )
+    if tp not in recipe.tp:
         raise ReplicaError(
             "tp-unsupported",
-            f"{recipe.name} has {model.attention_heads} attention heads, which {tp} GPUs do not divide: "
-            f"use --tp {' or '.join(map(str, recipe.tp))}",
+            f"{recipe.name} is for one machine: use {_tp_words(recipe)}, not TP{tp}",
         )
     return footprint_of(
         model,
@@ -200,3 +204,14 @@ def _known_footprint(recipe: Recipe, tp: int) -> Footprint:
         and draft.quantization.value == "fp8",
         has_fp4_shared_experts=weights is not None,
     )
+
+
+def _undivided(recipe: Recipe, heads: int, tp: int) -> ReplicaError:
+    return ReplicaError(
+        "tp-unsupported",
+        f"{recipe.name} has {heads} attention heads, which {tp} GPUs do not divide: use {_tp_words(recipe)}",
+    )
+
+
+def _tp_words(recipe: Recipe) -> str:
+    return f"--tp {' or '.join(map(str, recipe.tp))}"

@@ -46,6 +46,8 @@ _Gpus = Annotated[
     str | None, typer.Option(help="indexes, 0-3 or 0-7 for one: as many replicas as they make")
 ]
 _Tp = Annotated[int | None, typer.Option(help="GPUs of one replica", min=1)]
+_KvDtype = Annotated[str | None, typer.Option("--kv-dtype", help="fp8 or bf16")]
+_Fraction = Annotated[float | None, typer.Option(help="of a device, for weights and KV; 0 to 1")]
 _Replicas = Annotated[int | None, typer.Option(help="where no GPUs are named", min=1, max=256)]
 _Host = Annotated[str, typer.Option(help="address that engines listen on")]
 _Port = Annotated[
@@ -100,6 +102,8 @@ def _command(
     gpus: _Gpus = None,
     tp: _Tp = None,
     replicas: _Replicas = None,
+    kv_dtype: _KvDtype = None,
+    mem_fraction: _Fraction = None,
     host: _Host = "127.0.0.1",
     port: _Port = 30_000,
     model_path: _ModelPath = None,
@@ -133,7 +137,17 @@ def _command(
     as asked, 2 a mistake in the command, 3 cannot start, 4 gave up after restarts, 5 requests were cut off, 128
     and the signal's number after a second signal.
     """
-    raise typer.Exit(_run(locals()))
+    asked = locals()
+    from replica.supervise.checks.faults import CANNOT_START, KINDS
+
+    try:
+        code = _run(asked)
+    except ReplicaError as fault:
+        if fault.code not in KINDS:
+            raise
+        print(f"homeport replica run: {fault} [{fault.code}]", file=sys.stderr)
+        code = CANNOT_START
+    raise typer.Exit(code)
 
 
 def _run(asked: dict[str, Any]) -> int:
@@ -167,14 +181,9 @@ def _launches(asked: dict[str, Any]) -> list[tuple[str, Launch]]:
     import socket
     from dataclasses import replace
 
-    from replica.settings import load_recipe
     from replica.supervise import ports
 
-    given = asked["recipe"] or asked["named"]
-    if given is None or (asked["recipe"] and asked["named"] not in (None, asked["recipe"])):
-        raise ReplicaError("unknown-recipe", "name one recipe: homeport replica run RECIPE")
-    chosen = load_recipe(given).resolved(asked["variant"], tuple(asked["option"] or ()))
-    setup = _setup(asked, chosen)
+    setup = _setup(asked)
     indexes = ports.gpu_indexes(asked["gpus"]) if asked["gpus"] else ()
     groups = ports.gpu_groups(indexes, setup.tp, asked["replicas"])
     heads = tuple(_text(path) for path in asked["shared_head"] or ())
@@ -191,10 +200,26 @@ def _launches(asked: dict[str, Any]) -> list[tuple[str, Launch]]:
     return [(f"{asked['name']}-{index}", launch) for index, launch in enumerate(made)]
 
 
-def _setup(asked: dict[str, Any], chosen: Any) -> Setup:  # noqa: ANN401
-    from replica.setup import setup_of
+def _setup(asked: dict[str, Any]) -> Setup:
+    """The recipe, set up for these devices or this CPU."""
+    from replica.commands.asking import Wanted, found
 
-    return setup_of(chosen, gpu=asked["gpu"], tp=asked["tp"])
+    given = asked["recipe"] or asked["named"]
+    if given is None or (asked["recipe"] and asked["named"] not in (None, asked["recipe"])):
+        raise ReplicaError("unknown-recipe", "name one recipe: homeport replica run RECIPE")
+    return found(
+        Wanted(
+            recipe=given,
+            variant=asked["variant"],
+            options=tuple(asked["option"] or ()),
+            gpu=asked["gpu"],
+            tp=asked["tp"],
+            kv_dtype=asked["kv_dtype"],
+            mem_fraction=asked["mem_fraction"],
+            model_path=asked["model_path"],
+            draft_path=asked["draft_path"],
+        )
+    ).setup
 
 
 def _launch_of(asked: dict[str, Any], setup: Setup) -> Callable[[int, tuple[int, ...]], Launch]:

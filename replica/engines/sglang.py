@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KV_DTYPES: Final = {KvDtype.FP8: "fp8_e4m3", KvDtype.BF16: "bf16"}
 _PORT_MAX: Final = 65_535
-_EVENTS, _REPLAY, _LOAD = 1000, 2000, 3000
+_EVENTS, _REPLAY, _LOAD = 100, 200, 300  # below the ports that systems hand out, from 30,000 on
 _STEP_S: Final = 15.0
 
 V = TypeVar("V")
@@ -40,12 +40,17 @@ def launch_of(
 
     ``gpus`` are the indexes of the GPUs it is given, all that are visible if empty. ``model_path``
     and ``draft_path`` are folders to read instead of the recipe's models. Its publishers listen at
-    1,000, 2,000 and 3,000 above ``port``, on all addresses: SGLang binds no other.
+    100, 200 and 300 above ``port``, on all addresses: SGLang binds no other.
 
     Raises:
         ReplicaError: ``port-range``, ``bad-value`` for a wrong number of GPUs, ``unknown-flag`` or
-            ``flag-renamed`` for a flag of the recipe.
+            ``flag-renamed`` for a flag of the recipe, ``gpu-unsupported`` for a GPU that it is not for.
     """
+    if setup.device not in setup.recipe.gpus:
+        raise ReplicaError(
+            "gpu-unsupported",
+            f"{setup.device} is for planning only: {setup.recipe.name} runs on {', '.join(setup.recipe.gpus)}",
+        )
     if gpus and len(gpus) != setup.tp:
         raise ReplicaError(
             "bad-value",

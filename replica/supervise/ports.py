@@ -6,6 +6,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError
+from replica.machine.ports import bind_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +96,7 @@ def _on_free_ports(
                 raise
             continue  # its other ports would lie beyond the last one
         wanted = {launch.port, *launch.ports}
-        if not wanted & used and all(_is_free(launch.host, each) for each in wanted):
+        if not wanted & used and _are_free(launch):
             return launch
     raise ReplicaError("port-taken", f"no free ports were found in {_TRIES} tries: give --port")
 
@@ -106,12 +107,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _is_free(host: str, port: int) -> bool:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except OSError:
-        return False
-    return True
+def _are_free(launch: Launch) -> bool:
+    others = {*launch.ports} - {launch.port}
+    return bind_failure(launch.host, launch.port) is None and all(
+        bind_failure("", port) is None for port in others
+    )

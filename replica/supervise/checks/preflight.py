@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from replica.errors import ReplicaError
+from replica.machine.model_files import is_folder, read_model
+from replica.machine.ports import bind_failure, holder
 from replica.supervise.checks.faults import fault
-from replica.supervise.checks.model_folder import model_fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from replica.engines.base import Launch
     from replica.lifecycle import Fault
 
-_LISTENING: Final = "0A"
 _MODEL_FLAGS: Final = (
     ("--model-path", "--load-format"),
     ("--speculative-draft-model-path", "--speculative-draft-load-format"),
@@ -34,7 +34,7 @@ def launch_fault(launch: Launch, search_path: str) -> Fault | None:
     """
     return (
         _program_fault(launch.argv[0], search_path)
-        or _ports_fault(launch.host, (launch.port, *launch.ports))
+        or _ports_fault(launch)
         or _models_fault(launch.argv)
     )
 
@@ -55,64 +55,59 @@ def _program_fault(program: str, search_path: str) -> Fault | None:
     return fault("no-engine", f"there is no program {program}{where}")
 
 
-def _ports_fault(host: str, ports: Sequence[int]) -> Fault | None:
-    for port in dict.fromkeys(ports):
-        if failure := _bind_failure(host, port):
-            number, text = failure
-            where = f"{host} port {port}"
-            match number:
-                case errno.EADDRINUSE:
-                    return fault("port-taken", f"{where} is taken{_holder(port)}")
-                case errno.EACCES | errno.EPERM:
-                    return fault("no-permission", f"{where} may not be bound by this user")
-                case _:
-                    return fault("cannot-bind", f"{where} cannot be bound: {text}")
+def _ports_fault(launch: Launch) -> Fault | None:
+    publishers = [port for port in launch.ports if port != launch.port]
+    # Publishers listen on all addresses, whatever the server's is.
+    for host, port in [(launch.host, launch.port), *(("", port) for port in publishers)]:
+        failure = bind_failure(host, port)
+        if failure is None:
+            continue
+        where = f"{host or 'any address'} port {port}"
+        match failure.errno:
+            case errno.EADDRINUSE:
+                by = holder(port)
+                return fault("port-taken", f"{where} is taken" + (f" by {by}" if by else ""))
+            case errno.EACCES | errno.EPERM:
+                return fault("no-permission", f"{where} may not be bound by this user")
+            case _:
+                what = failure.strerror or failure
+                return fault("cannot-bind", f"{where} cannot be bound: {what}")
     return None
-
-
-def _bind_failure(host: str, port: int) -> tuple[int | None, str] | None:
-    try:
-        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as failure:
-        return failure.errno, str(failure.strerror or failure)
-    for family, kind, protocol, _, address in places:
-        try:
-            with socket.socket(family, kind, protocol) as probe:
-                # As servers do: connections that linger from the last engine are no hindrance.
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-                probe.listen(1)
-        except OSError as failure:
-            return failure.errno, str(failure.strerror or failure)
-    return None
-
-
-def _holder(port: int) -> str:
-    """Who listens on a port, as far as this user may know."""
-    inodes = set()
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError, IndexError, ValueError):
-            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-                words = line.split()
-                if int(words[1].rpartition(":")[2], 16) == port and words[3] == _LISTENING:
-                    inodes.add(f"socket:[{words[9]}]")
-    for descriptors in Path("/proc").glob("[0-9]*/fd"):
-        with suppress(OSError):
-            if any(str(link.readlink()) in inodes for link in descriptors.iterdir()):
-                command = (descriptors.parent / "cmdline").read_bytes().replace(b"\0", b" ")
-                named = command.decode(errors="replace").strip()[:120]
-                return f" by process {descriptors.parent.name} ({named})"
-    return ""
 
 
 def _models_fault(argv: Sequence[str]) -> Fault | None:
     for flag, how in _MODEL_FLAGS:
         value = value_of(argv, flag)
-        # What is no path is a name that the engine downloads by.
-        if value is not None and (value.startswith(("/", ".", "~")) or Path(value).exists()):
+        if value is not None and is_folder(value):
             has_weights = value_of(argv, how) != "dummy"
-            if found := model_fault(Path(value).expanduser(), has_weights=has_weights):
+            if found := model_fault(value, has_weights=has_weights):
                 return found
+    return None
+
+
+def model_fault(path: str, *, has_weights: bool = True) -> Fault | None:
+    """What is wrong with a model's folder; None if an engine can load it as far as can be told.
+
+    ``has_weights`` False: the engine makes dummy weights, only the configuration is needed.
+    """
+    folder = Path(path).expanduser()
+    needed = [folder, folder / "config.json"]
+    if has_weights:
+        with suppress(OSError):
+            needed += sorted(folder.glob("*.safetensors*"))
+    for each in needed:
+        with suppress(OSError):
+            if each.exists() and not os.access(each, os.R_OK):
+                return fault("no-permission", f"{each} cannot be read by this user")
+    try:
+        if has_weights or not (folder / "config.json").is_file():
+            read_model(path)
+    except ReplicaError as failure:
+        return fault(failure.code, str(failure))
+    except PermissionError as failure:
+        return fault("no-permission", f"{failure.filename} cannot be read by this user")
+    except OSError as failure:
+        return fault("model-missing", f"{failure.filename or folder}: {failure.strerror}")
     return None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.supervise.checks.model_folder import model_fault
+from replica.supervise.checks.preflight import model_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ def without_weights(folder: Path) -> None:
 
 
 def test_a_whole_folder_has_no_fault(whole: Path) -> None:
-    assert model_fault(whole) is None
+    assert model_fault(str(whole)) is None
 
 
 @pytest.mark.parametrize(
@@ -68,23 +68,23 @@ def test_a_whole_folder_has_no_fault(whole: Path) -> None:
     [
         (
             lambda folder: (folder / "model-2.safetensors").unlink(),
-            "1 of 2 weight files are missing",
+            "model-2.safetensors",
         ),
         (lambda folder: (folder / "config.json").unlink(), "config.json is missing"),
-        (lambda folder: (folder / "config.json").write_text("[1,"), "is no JSON object"),
-        (cut, "bytes"),
-        (emptied, "0 bytes"),
-        (garbled, "damaged header"),
-        (nested, "damaged header"),
-        (unlisted, "names no weights"),
-        (without_weights, "a download is not finished"),
+        (lambda folder: (folder / "config.json").write_text("[1,"), "config.json cannot be read"),
+        (cut, "63 of 64 bytes"),
+        (emptied, "model-2.safetensors"),
+        (garbled, "model-2.safetensors"),
+        (nested, "model-2.safetensors"),
+        (unlisted, "is no JSON object"),
+        (without_weights, "files of weights are missing"),
     ],
 )
 def test_half_a_folder_is_incomplete_and_the_file_is_named(
     whole: Path, spoil: Callable[[Path], object], words: str
 ) -> None:
     spoil(whole)
-    found = model_fault(whole)
+    found = model_fault(str(whole))
     assert found is not None
     assert found.code == "model-incomplete"
     assert words in found.text
@@ -93,12 +93,12 @@ def test_half_a_folder_is_incomplete_and_the_file_is_named(
 
 
 def test_a_folder_that_is_not_there_is_missing(tmp_path: Path) -> None:
-    found = model_fault(tmp_path / "none")
+    found = model_fault(str(tmp_path / "none"))
     assert found is not None
     assert found.code == "model-missing"
 
 
 def test_dummy_weights_need_the_configuration_only(whole: Path) -> None:
     without_weights(whole)
-    assert model_fault(whole, has_weights=False) is None
-    assert model_fault(whole) is not None
+    assert model_fault(str(whole), has_weights=False) is None
+    assert model_fault(str(whole)) is not None
