@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -42,6 +43,10 @@ _PREFLIGHT_S_MAX: Final = 120.0  # a folder on a network may take its time
 _END_WORDS: Final = 20
 _MEMORY_EVENTS: Final = Path("/sys/fs/cgroup/memory.events")
 _CLEAN: Final = (0, -signal.SIGTERM)
+_OF_PROBES: Final = re.compile(
+    r'"GET /(?:ready|health|health_generate|metrics|server_info|v1/loads\S*|v1/models) HTTP/1\.1" (?:200|503)'
+)
+"""Lines of the engine's access log that only say that it is watched, several a second."""
 _ALLOWED: Final[dict[State, frozenset[str]]] = {
     State.PREPARING: frozenset({"prepare", "withdraw"}),
     State.STARTING: frozenset({"ready", "withdraw"}),
@@ -275,6 +280,8 @@ class Supervised:
 
     def _on_line(self, line: str) -> None:
         self.counts.lines_total += 1
+        if _OF_PROBES.search(line):
+            return
         self._last.add(line)
         self._printer.note(f"{self.name}| {line}")
 

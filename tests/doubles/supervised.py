@@ -12,13 +12,16 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.doubles.marked import NAME, marked, new_mark, none_left
-from tests.doubles.processes import Running, end, start
+from tests.doubles.processes import READY_S_MAX, end, start
 
 if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator
 
-RECIPE = "kimi-k2.6-nvfp4"
+    from tests.doubles.processes import Running
+
+EMULATED = ("kimi-k2.6-nvfp4", "--engine", "emulated")
+COMMON = ("--port", "0", "--no-metrics")
 QUICK = ("--lease", "2", "--stop-timeout", "2", "--drain-timeout", "10")
 END_S_MAX = 20.0
 _LOOK_S = 0.05
@@ -47,10 +50,14 @@ class Supervisor:
 
     def engines(self) -> list[int]:
         """The engines' first processes."""
+        return self.named("cli emulate")
+
+    def named(self, part: str) -> list[int]:
+        """Processes of the family whose command line has this in it, without guardians."""
         return [
             pid
             for pid, words in self.family().items()
-            if "cli emulate" in words and "guardian.py" not in words
+            if part in words and "guardian.py" not in words
         ]
 
     def guardians(self) -> list[int]:
@@ -69,13 +76,13 @@ class Supervisor:
         """What is still there after a while."""
         return none_left(self.mark)
 
-    def wait_ready(self, count: int) -> None:
+    def wait_ready(self, count: int = 1, *, within_s: float = READY_S_MAX) -> None:
         """Until replicas have said that they are ready so many times, restarts included."""
-        running = self.running
-        running._wanted = count
-        running._said.clear()
-        if len(running.ready) < count:
-            running.wait_ready()
+        until_s = time.monotonic() + within_s
+        while len(self.running.ready) < count:
+            assert self.running.process.poll() is None, self.output
+            assert time.monotonic() < until_s, self.output
+            time.sleep(_LOOK_S)
 
     def wait_said(self, words: str, *, within_s: float = 10.0) -> None:
         """Until it has printed a line with these words."""
@@ -85,27 +92,27 @@ class Supervisor:
             time.sleep(_LOOK_S)
 
 
-def begun(*flags: str, count: int = 1, time_scale: float = 20.0, mark: str) -> Supervisor:
-    """Start one; not yet waited for. The mark must be in this process's environment."""
-    assert os.environ[NAME] == mark
-    words = ("replica", "run", RECIPE, "--engine", "emulated", "--port", "0", "--no-metrics")
-    scale = f"{time_scale:g}"
-    return Supervisor(start(*words, "--time-scale", scale, *QUICK, *flags, count=count), mark)
-
-
 @contextlib.contextmanager
-def supervised(*flags: str, count: int = 1, time_scale: float = 20.0) -> Iterator[Supervisor]:
+def supervised(
+    *flags: str,
+    count: int = 1,
+    time_scale: float = 20.0,
+    words: tuple[str, ...] = EMULATED,
+    within_s: float = READY_S_MAX,
+) -> Iterator[Supervisor]:
     """A supervisor whose ``count`` replicas are ready; nothing is left of it behind the block."""
     mark = new_mark()
+    scale = ("--time-scale", f"{time_scale:g}")
     os.environ[NAME] = mark
     try:
-        supervisor = begun(*flags, count=count, time_scale=time_scale, mark=mark)
+        running = start("replica", "run", *words, *scale, *COMMON, *QUICK, *flags)
     finally:
         del os.environ[NAME]
+    supervisor = Supervisor(running, mark)
     try:
-        supervisor.running.wait_ready()
+        supervisor.wait_ready(count, within_s=within_s)
         yield supervisor
     finally:
-        end(supervisor.running)
+        end(running)
         left = none_left(mark)
         assert left == {}, left
