@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("homeport.replica")
 
-_LOOK_S: Final = 0.25
+_LOOK_S: Final = 0.1
 _LOOK_S_MAX: Final = 1.0
 _PREFLIGHT_S_MAX: Final = 120.0  # a folder on a network may take its time
 _END_WORDS: Final = 20
@@ -224,7 +224,7 @@ class Supervised:
         began_s, wait_s = self._now_s(), _LOOK_S
         while not await self._probe.is_ready():
             await asyncio.sleep(wait_s)
-            wait_s = min(_LOOK_S_MAX, 1.2 * wait_s)
+            wait_s = min(_LOOK_S_MAX, 1.1 * wait_s)
         self.counts.start_s = self._now_s() - began_s
         self._follow(self.lifecycle.answered(self._now_s()))
 

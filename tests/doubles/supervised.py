@@ -11,7 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from tests.doubles.marked import NAME, marked, new_mark, none_left
+from tests.doubles.marked import NAME, Known, known, marked, new_mark, none_left
 from tests.doubles.processes import READY_S_MAX, end, start
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Supervisor:
     def __init__(self, running: Running, mark: str) -> None:
         self.running = running
         self.mark = mark
+        self._known: set[Known] = set()
 
     @property
     def pid(self) -> int:
@@ -46,6 +47,7 @@ class Supervisor:
 
     def family(self) -> dict[int, str]:
         """Itself, guardians and engines."""
+        self._known |= known(self.mark)
         return marked(self.mark)
 
     def engines(self) -> list[int]:
@@ -74,7 +76,7 @@ class Supervisor:
 
     def left(self) -> dict[int, str]:
         """What is still there after a while."""
-        return none_left(self.mark)
+        return none_left(self.mark, self._known)
 
     def wait_ready(self, count: int = 1, *, within_s: float = READY_S_MAX) -> None:
         """Until replicas have said that they are ready so many times, restarts included."""
@@ -114,5 +116,5 @@ def supervised(
         yield supervisor
     finally:
         end(running)
-        left = none_left(mark)
+        left = supervisor.left()
         assert left == {}, left

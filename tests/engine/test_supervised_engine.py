@@ -36,7 +36,7 @@ def router() -> Iterator[Running]:
     peer = emulate("--model", MODEL, "--context-tokens", "131072", time_scale=20.0)
     try:
         peer.wait_ready()
-        ports = ("--port", "0", "--admin-port", "0", "--policy", "round-robin")
+        ports = ("--port", "0", "--admin-port", "0", "--policy", "round_robin")
         with running("serve", *ports, "--replica", peer.url) as serve:
             yield serve
     finally:

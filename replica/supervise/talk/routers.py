@@ -7,6 +7,7 @@ long as it takes; it never holds the engine up.
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from contextlib import suppress
@@ -30,6 +31,7 @@ _AGAIN_S_MIN: Final = 0.5
 _AGAIN_S_MAX: Final = 10.0
 _REFUSED_AGAIN_S: Final = 30.0
 _LOOK_S: Final = 0.5
+_REFUSALS: Final = 2
 _BEATS_A_LEASE: Final = 3
 _WORDS_MAX: Final = 300
 _DRAINING: Final = "draining"
@@ -101,6 +103,7 @@ class Membership:
         self._id = entry.replica_id
         self._trouble = ""
         self._is_drained_there = False
+        self._was_told = False  # it may know the replica though its answer did not come
         self.is_registered = False
 
     async def join(self) -> None:
@@ -139,42 +142,49 @@ class Membership:
         with suppress(aiohttp.ClientError, OSError, ValueError, _RefusedError):
             await self._call("DELETE", f"/replicas/{self._quoted}")
 
-    async def leave(self, within_s: float) -> bool:
-        """Have nothing more sent here and wait until nothing of the router's runs here.
+    async def leave(self, within_s: float) -> None:
+        """Have nothing more sent here, and wait until nothing of the router's runs here.
 
-        False where the router could not be told, or requests still run when the time is over.
+        Returns before that where the router is gone, cannot be told, or the time is over.
         """
-        if not self.is_registered:
-            return True
+        if not self._was_told:
+            return
         clock = asyncio.get_running_loop().time
         until_s = clock() + within_s
         unheard_until_s = clock() + self._entry.lease_s
-        order = {"remove": True, "why": "its supervisor stops it"}
-        is_told = False
+        n_refused, is_ordered = 0, False
         while clock() < until_s:
             try:
-                path = f"/replicas/{self._quoted}"
-                if not is_told:
-                    deadline_s = max(0.0, until_s - clock())
-                    status, _ = await self._call(
-                        "POST", f"{path}/drain", {**order, "deadline_s": deadline_s}
-                    )
-                else:
-                    status, _ = await self._call("PUT", f"{path}/heartbeat")
-                is_told = True
-                if status == HTTPStatus.NOT_FOUND:
+                if await (self._is_gone() if is_ordered else self._order_drain(until_s - clock())):
                     self.is_registered = False
-                    return clock() < until_s
+                    return
+                is_ordered, n_refused = True, 0
                 unheard_until_s = clock() + self._entry.lease_s
             except _RefusedError as refusal:
                 self._say(f"refuses the drain: {refusal}")
-                return False
+                return
             except (aiohttp.ClientError, OSError, ValueError) as failure:
                 self._say(f"cannot be reached: {_words(failure)}; trying again")
-                if clock() >= unheard_until_s:
-                    return False  # the lease there has ended by now
+                # Its port is closed: the router is gone, and what it knew with it.
+                n_refused += getattr(failure, "errno", None) == errno.ECONNREFUSED
+                if n_refused == _REFUSALS or clock() >= unheard_until_s:
+                    return
             await asyncio.sleep(_LOOK_S)
-        return False
+
+    async def _order_drain(self, within_s: float) -> bool:
+        """Order it there; True if the router does not know the replica any more."""
+        order = {
+            "remove": True,
+            "deadline_s": max(0.0, within_s),
+            "why": "its supervisor stops it",
+        }
+        status, _ = await self._call("POST", f"/replicas/{self._quoted}/drain", order)
+        return status == HTTPStatus.NOT_FOUND
+
+    async def _is_gone(self) -> bool:
+        """Whether the router has removed it; a heartbeat, so that the lease does not end before."""
+        status, _ = await self._call("PUT", f"/replicas/{self._quoted}/heartbeat")
+        return status == HTTPStatus.NOT_FOUND
 
     @property
     def _quoted(self) -> str:
@@ -192,6 +202,7 @@ class Membership:
         }
         if entry.replica_id is not None:
             body["id"] = entry.replica_id
+        self._was_told = True
         status, answer = await self._call("POST", "/replicas", body)
         if status not in (HTTPStatus.OK, HTTPStatus.CREATED):
             raise _RefusedError(f"POST /replicas answers {status}")
