@@ -9,7 +9,7 @@ from replica.errors import ReplicaError
 from replica.hardware.footprint import Footprint, footprint_of
 from replica.hardware.gpus import GIB, GPUS, Gpu
 from replica.hardware.memory import PAGE_TOKENS
-from replica.hardware.models import KvDtype, model_named
+from replica.hardware.models import MODELS, KvDtype, model_named
 from replica.settings import Choice
 
 if TYPE_CHECKING:
@@ -180,6 +180,12 @@ def _known_footprint(recipe: Recipe, tp: int) -> Footprint:
         model = model_named(recipe.facts)
     except ValueError as failure:
         raise ReplicaError("bad-recipe", f"{recipe.name}: facts: {failure}") from None
+    for other in MODELS.values():
+        if draft is not None and draft.path == other.draft.model_path and other is not model:
+            raise ReplicaError(
+                "draft-mismatch",
+                f"{draft.path} is the drafter of {other.name}: use {model.draft.model_path} for {recipe.name}",
+            )
     if model.attention_heads % tp:
         raise _undivided(recipe, model.attention_heads, tp)
     if tp not in model.weights_gib_per_gpu:

@@ -70,33 +70,40 @@ def _check(
     only be planned for. No weights are read but for whether they are whole. Exit codes: 0 all is well, 1
     something fails, 2 a mistake in the command.
     """
+    wanted = Wanted(
+        recipe=recipe,
+        variant=variant,
+        options=tuple(option),
+        gpu=gpu,
+        tp=tp,
+        kv_dtype=kv_dtype,
+        mem_fraction=mem_fraction,
+        model_path=model_path,
+        draft_path=draft_path,
+    )
+    is_well = _report(wanted, host=host, port=port, gpus=gpus, python=python, as_json=as_json)
+    raise typer.Exit(0 if is_well else 1)
+
+
+def _report(
+    wanted: Wanted, *, host: str, port: int, gpus: str | None, python: str | None, as_json: bool
+) -> bool:
+    """Look, ask and print; answers whether nothing fails."""
     from replica.engines.sglang import launch_of
     from replica.engines.sglang_check import engine_python
     from replica.machine.inspection import inspected
     from replica.plan.cautions import cautions
     from replica.plan.figures import plan_of
 
-    seen = found(
-        Wanted(
-            recipe=recipe,
-            variant=variant,
-            options=tuple(option),
-            gpu=gpu,
-            tp=tp,
-            kv_dtype=kv_dtype,
-            mem_fraction=mem_fraction,
-            model_path=model_path,
-            draft_path=draft_path,
-        )
-    )
+    seen = found(wanted)
     plan = plan_of(seen.setup)
     launch = launch_of(
         seen.setup,
         host=host,
         port=port,
         gpus=indexes(gpus),
-        model_path=model_path,
-        draft_path=draft_path,
+        model_path=wanted.model_path,
+        draft_path=wanted.draft_path,
     )
     answer = _asked(seen, launch, engine_python(python))
     findings = [
@@ -115,7 +122,7 @@ def _check(
         from replica.commands.check_tables import show
 
         show(seen.setup, answer.version, findings, beware, changes)
-    raise typer.Exit(1 if any(row.state == "fail" for row in findings) else 0)
+    return not any(row.state == "fail" for row in findings)
 
 
 def _asked(seen: Found, launch: Launch, python: Path) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replica.engines.base import Launch
+    from replica.setup import Setup
 
 
 def command(arguments: Sequence[str]) -> int:
@@ -62,50 +63,57 @@ def _command(
     Nothing is started and nothing of this machine is looked at, but for folders that are given; a recipe
     for a CPU looks at its free memory. `check` asks SGLang itself.
     """
+    wanted = Wanted(
+        recipe=recipe,
+        variant=variant,
+        options=tuple(option),
+        gpu=gpu,
+        tp=tp,
+        kv_dtype=kv_dtype,
+        mem_fraction=mem_fraction,
+        model_path=model_path,
+        draft_path=draft_path,
+    )
+    setup, launch = _launch(wanted, engine, host=host, port=port, gpus=gpus)
+    if as_json:
+        show_json(_tree(setup, launch))
+    else:
+        print(shell_text(launch))
+
+
+def _launch(
+    wanted: Wanted, engine: str, *, host: str, port: int, gpus: str | None
+) -> tuple[Setup, Launch]:
     from replica.engines.registry import engine_named
-    from replica.errors import ReplicaError
+    from replica.plan.figures import plan_of
 
     launch_of = engine_named(engine)
-    setup = found(
-        Wanted(
-            recipe=recipe,
-            variant=variant,
-            options=tuple(option),
-            gpu=gpu,
-            tp=tp,
-            kv_dtype=kv_dtype,
-            mem_fraction=mem_fraction,
-            model_path=model_path,
-            draft_path=draft_path,
-        )
-    ).setup
-    if not setup.capacity_tokens:
-        raise ReplicaError(
-            "does-not-fit", f"{setup.recipe.name} does not fit on {setup.device}: `plan` says why"
-        )
-    folders = {"model_path": model_path, "draft_path": draft_path} if engine == "sglang" else {}
-    launch = launch_of(setup, host=host, port=port, gpus=indexes(gpus), **folders)
-    if not as_json:
-        print(shell_text(launch))
-        return
-    show_json(
-        {
-            "schema": 1,
-            "recipe": setup.recipe.name,
-            "variant": setup.recipe.variant,
-            "options": list(setup.recipe.options),
-            "gpu": setup.device,
-            "tp": setup.tp,
-            "engine": launch.engine,
-            "argv": list(launch.argv),
-            "environment": dict(launch.environment),
-            "model": launch.model,
-            "ports": list(launch.ports),
-            "capacity_tokens": launch.capacity_tokens,
-            "inflight_max": launch.inflight_max,
-            "context_tokens_max": launch.context_tokens_max,
-        }
-    )
+    setup = found(wanted).setup
+    plan_of(setup)  # says what is wrong where nothing fits
+    folders: dict[str, str | None] = {}
+    if engine == "sglang":
+        folders = {"model_path": wanted.model_path, "draft_path": wanted.draft_path}
+    return setup, launch_of(setup, host=host, port=port, gpus=indexes(gpus), **folders)
+
+
+def _tree(setup: Setup, launch: Launch) -> dict[str, Any]:
+    """The launch as plain values. The keys are a promise: more may come, none goes."""
+    return {
+        "schema": 1,
+        "recipe": setup.recipe.name,
+        "variant": setup.recipe.variant,
+        "options": list(setup.recipe.options),
+        "gpu": setup.device,
+        "tp": setup.tp,
+        "engine": launch.engine,
+        "argv": list(launch.argv),
+        "environment": dict(launch.environment),
+        "model": launch.model,
+        "ports": list(launch.ports),
+        "capacity_tokens": launch.capacity_tokens,
+        "inflight_max": launch.inflight_max,
+        "context_tokens_max": launch.context_tokens_max,
+    }
 
 
 def shell_text(launch: Launch) -> str:

@@ -65,9 +65,20 @@ def _target(model: Model) -> dict[str, Any]:
         "tie_word_embeddings": False,
         "num_nextn_predict_layers": 0,
     }
+    return {
+        "architectures": ["KimiK25ForConditionalGeneration"],
+        "model_type": "kimi_k25",
+        "dtype": "bfloat16",
+        "text_config": text,
+        "vision_config": {},
+        "quantization_config": _quantization(),
+    }
+
+
+def _quantization() -> dict[str, Any]:
     group = {"num_bits": 4, "type": "float", "group_size": 16}
     kept = ("lm_head", "layers.0.mlp*")
-    quantization = {
+    return {
         "quant_method": "modelopt",
         "quant_algo": "NVFP4",
         "kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"},
@@ -82,14 +93,6 @@ def _target(model: Model) -> dict[str, Any]:
             "mm_projector*",
         ],
         "producer": {"name": "modelopt", "version": "0"},
-    }
-    return {
-        "architectures": ["KimiK25ForConditionalGeneration"],
-        "model_type": "kimi_k25",
-        "dtype": "bfloat16",
-        "text_config": text,
-        "vision_config": {},
-        "quantization_config": quantization,
     }
 
 

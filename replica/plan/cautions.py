@@ -33,6 +33,7 @@ CAUTIONS: Final = (
 )
 """Every code; ``docs/replica.md`` explains them."""
 _NODE_GPUS: Final = 8
+_SESSIONS_MIN: Final = 2
 _HOST_SHARE: Final = 0.9
 """Of a host's memory that caches may take: SGLang keeps 10 GiB, the rest of the machine lives there too."""
 
@@ -87,12 +88,11 @@ def _of_memory(plan: Plan) -> Iterator[Caution]:
             f"the pool of {plan.capacity_tokens:,} tokens holds no request of the longest context,"
             f" {setup.context_tokens_max:,}: SGLang refuses what does not fit",
         )
-    if setup.gpu is not None and plan.sessions(CONTEXT_TOKENS)[0] < 1 + bool(
-        not plan.host_capacity_tokens
-    ):
+    if setup.gpu is not None and plan.sessions(CONTEXT_TOKENS)[0] < _SESSIONS_MIN:
         yield Caution(
             "few-sessions",
-            f"the device tier holds {plan.capacity_tokens:,} tokens: about one session",
+            f"the device tier of {plan.capacity_tokens:,} tokens holds fewer than {_SESSIONS_MIN} sessions of"
+            f" {CONTEXT_TOKENS:,}: each turn of another one evicts it",
         )
 
 

@@ -10,11 +10,10 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +27,7 @@ from replica.settings import load_recipe
 from replica.setup import Setup, changed, setup_of
 from tests.doubles.engines import PYTHON, READY_S_MAX, SCRIPTS, is_gone, tiny_model
 from tests.doubles.processes import tied
+from tests.unit.replica_recipes.setups import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,16 +53,6 @@ def set_up(mem_fraction: float, page_tokens: int, device_gib: float) -> Setup:
     )
     recipe = recipe.model_copy(update={"memory": memory})
     return setup_of(recipe, device_gib=device_gib, footprint=share)
-
-
-def free_port() -> int:
-    """A port with the publishers' ports above it, all free."""
-    for port in range(21_000, 29_000, 400):
-        with ExitStack() as stack, suppress(OSError):
-            for number in (port, port + 100, port + 200, port + 300):
-                stack.enter_context(socket.socket()).bind(("", number))
-            return port
-    raise AssertionError("no free ports")
 
 
 def capacity_of(launch: Launch, log: Path) -> int:

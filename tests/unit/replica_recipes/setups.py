@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from replica.hardware.footprint import Footprint, footprint_of_config
@@ -52,3 +54,13 @@ def every_recipe() -> list[tuple[str, Recipe, str, int]]:
                     label = "-".join((name, variant, *options, gpu, f"tp{tp}"))
                     rows.append((label, recipe, gpu, tp))
     return rows
+
+
+def free_port() -> int:
+    """A port below those that the system hands out, free with its publishers' ports above it."""
+    for port in range(12_000, 30_000, 400):
+        with ExitStack() as stack, suppress(OSError):
+            for number in (port, port + 100, port + 200, port + 300):
+                stack.enter_context(socket.socket()).bind(("", number))
+            return port
+    raise AssertionError("no free ports")
