@@ -123,7 +123,7 @@ class _Signals:
         failed = [life for life in lives if life.state is State.FAILED]
         if len(self._numbers) > 1:
             return _BY_SIGNAL + self._numbers[1]
-        if any(life.was_ready or life.restarts_total for life in failed):
+        if any(life.was_ready or (life.fault and life.fault.heals) for life in failed):
             return faults.GAVE_UP
         if failed:
             return faults.CANNOT_START

@@ -1,5 +1,6 @@
-"""An engine for supervisors to look after, that does what it is told: ``python frail_engine.py PORT [WORD ...]``.
+"""An engine for supervisors to look after, that does what it is told.
 
+``python frail_engine.py PORT [WORD ...]``, or ``[WORD ...] serve --port PORT [FLAG ...]`` in place of SGLang's program.
 Standard library only. It answers what a supervisor asks SGLang for. Words: ``family`` starts a child and
 a grandchild that leaves for a session of its own and ignores signals; ``flood`` prints without end;
 ``stubborn`` ignores SIGTERM; ``mute`` generates nothing; ``say=TEXT`` prints a line; ``exit=CODE`` ends at
@@ -69,8 +70,14 @@ def _flood() -> None:
 
 
 def main() -> None:
-    port, words = int(sys.argv[1]), frozenset(sys.argv[2:])
-    for word in sys.argv[2:]:
+    given = sys.argv[1:]
+    if "--port" in given:
+        port = int(given[given.index("--port") + 1])
+        given = given[: given.index("serve")]
+    else:
+        port = int(given.pop(0))
+    words = frozenset(given)
+    for word in given:
         if word.startswith("say="):
             sys.stderr.write(word.removeprefix("say=") + "\n")
     if (code := _value(words, "exit")) is not None:

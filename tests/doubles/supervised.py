@@ -100,6 +100,7 @@ def supervised(
     count: int = 1,
     time_scale: float = 20.0,
     words: tuple[str, ...] = EMULATED,
+    common: tuple[str, ...] = COMMON,
     within_s: float = READY_S_MAX,
 ) -> Iterator[Supervisor]:
     """A supervisor whose ``count`` replicas are ready; nothing is left of it behind the block."""
@@ -107,7 +108,7 @@ def supervised(
     scale = ("--time-scale", f"{time_scale:g}")
     os.environ[NAME] = mark
     try:
-        running = start("replica", "run", *words, *scale, *COMMON, *QUICK, *flags)
+        running = start("replica", "run", *words, *scale, *common, *QUICK, *flags)
     finally:
         del os.environ[NAME]
     supervisor = Supervisor(running, mark)

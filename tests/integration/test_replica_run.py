@@ -16,6 +16,7 @@ from tests.doubles.supervised import supervised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.doubles.processes import Running
 
@@ -167,6 +168,43 @@ async def test_a_router_that_begins_anew_is_told_again_and_one_that_is_gone_does
                     supervisor.signal(signal.SIGTERM)
                     assert await asyncio.to_thread(supervisor.wait_ended) == 0
                     await fleet_when(http, second.admin_url, lambda rows: not rows)
+
+
+async def test_a_router_with_a_key_wants_it_and_does_not_hold_the_engine_up(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("a-key-of-the-operator\n")
+    flags = ("--port", "0", "--admin-port", "0", "--admin-key-file", str(key))
+    with running("serve", *flags) as router:
+        with supervised("--router", router.admin_url) as supervisor:
+            await asyncio.to_thread(supervisor.wait_said, "it wants its admin key: set HOMEPORT_")
+        given = ("--router-key-file", str(key))
+        with supervised("--router", router.admin_url, *given) as supervisor:
+            await asyncio.to_thread(supervisor.wait_said, "registered as")
+            assert "a-key-of-the-operator" not in supervisor.output
+
+
+async def test_its_metrics_tell_states_starts_and_heartbeats(router: Running) -> None:
+    flags = ("--router", router.admin_url, "--name", "r7", "--metrics-port", "0")
+    async with aiohttp.ClientSession() as http:
+        with supervised(*flags, common=("--port", "0")) as supervisor:
+            await fleet_when(http, router.admin_url, are_ready(1))
+            os.kill(supervisor.engines()[0], signal.SIGKILL)
+            await asyncio.to_thread(supervisor.wait_ready, 2)
+            line = next(line for line in supervisor.running.lines if "metrics_url=" in line)
+            url = line.partition("metrics_url=")[2]
+            async with http.get(url) as answer:
+                text = await answer.text()
+            prefix = "homeport_replica_supervisor_"
+            for sample in (
+                'state{replica="r7",state="ready"} 1.0',
+                'starts_total{replica="r7"} 2.0',
+                'restarts_total{replica="r7"} 1.0',
+                'faults_total{code="killed",replica="r7"} 1.0',
+            ):
+                assert f"{prefix}{sample}" in text
+            async with http.get(url.replace("/metrics", "/readyz")) as answer:
+                assert answer.status == 200
+                assert await answer.json() == {"ready": True, "replicas": {"r7": "ready"}}
 
 
 async def test_an_operators_drain_outlives_a_crash(router: Running) -> None:

@@ -17,9 +17,12 @@ STDERR: Final = 2
 
 
 class Printer:
-    """Writes to standard output and standard error, in the order given."""
+    """Writes to standard output and standard error, or other descriptors, in the order given."""
 
-    def __init__(self, lines_max: int = _LINES_MAX) -> None:
+    def __init__(
+        self, lines_max: int = _LINES_MAX, *, stdout: int = STDOUT, stderr: int = STDERR
+    ) -> None:
+        self._stdout, self._stderr = stdout, stderr
         self._queue: queue.Queue[tuple[int, bytes] | None] = queue.Queue(lines_max)
         self._thread = threading.Thread(target=self._write, name="printer", daemon=True)
         self._thread.start()
@@ -27,11 +30,11 @@ class Printer:
 
     def say(self, line: str) -> None:
         """A line on standard output: what a program that started this one waits for."""
-        self._put(STDOUT, line)
+        self._put(self._stdout, line)
 
     def note(self, line: str) -> None:
         """A line on standard error."""
-        self._put(STDERR, line)
+        self._put(self._stderr, line)
 
     def close(self, within_s: float) -> None:
         """Write what still waits, for so long at most."""
