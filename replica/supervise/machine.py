@@ -15,7 +15,6 @@ from replica.lifecycle import State
 from replica.supervise.checks import faults
 from replica.supervise.engine.printer import Printer
 from replica.supervise.engine.process import adopt_orphans
-from replica.supervise.metrics import SupervisorMetrics, served
 from replica.supervise.replica import Care, Supervised
 
 if TYPE_CHECKING:
@@ -79,6 +78,8 @@ async def supervise(
     try:
         async with AsyncExitStack() as stack:
             if metrics is not None:
+                from replica.supervise.metrics import SupervisorMetrics, served  # noqa: PLC0415
+
                 exposed = SupervisorMetrics(replicas, lambda: printer.dropped_total)
                 place = served(replicas, exposed, host=metrics.host, port=metrics.port)
                 url = await stack.enter_async_context(place)

@@ -30,7 +30,8 @@ _CALL_S: Final = 5.0
 _AGAIN_S_MIN: Final = 0.5
 _AGAIN_S_MAX: Final = 10.0
 _REFUSED_AGAIN_S: Final = 30.0
-_LOOK_S: Final = 0.5
+_LOOK_S: Final = 0.1
+_LOOK_S_MAX: Final = 0.5
 _REFUSALS: Final = 2
 _BEATS_A_LEASE: Final = 3
 _WORDS_MAX: Final = 300
@@ -152,7 +153,7 @@ class Membership:
         clock = asyncio.get_running_loop().time
         until_s = clock() + within_s
         unheard_until_s = clock() + self._entry.lease_s
-        n_refused, is_ordered = 0, False
+        n_refused, is_ordered, pause_s = 0, False, _LOOK_S
         while clock() < until_s:
             try:
                 if await (self._is_gone() if is_ordered else self._order_drain(until_s - clock())):
@@ -169,7 +170,8 @@ class Membership:
                 n_refused += getattr(failure, "errno", None) == errno.ECONNREFUSED
                 if n_refused == _REFUSALS or clock() >= unheard_until_s:
                     return
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(pause_s)
+            pause_s = min(_LOOK_S_MAX, 1.5 * pause_s)
 
     async def _order_drain(self, within_s: float) -> bool:
         """Order it there; True if the router does not know the replica any more."""
