@@ -13,11 +13,12 @@ from replica.commands import running
 from replica.errors import ReplicaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from replica.engines.base import Launch
     from replica.setup import Setup
     from replica.supervise.machine import MetricsPlace
+    from replica.supervise.ports import Maker
     from replica.supervise.replica import Care
 
 _PORT_MAX: Final = 65_535
@@ -83,6 +84,9 @@ _Scale = Annotated[
     float, typer.Option(help="emulated: engine seconds per wall second", min=0.01, max=10_000)
 ]
 _KvEvents = Annotated[bool, typer.Option("--kv-events", help="emulated: publish KV events")]
+_OneProcess = Annotated[
+    bool, typer.Option("--one-process", help="emulated: all replicas share a process")
+]
 _LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error")]
 
 
@@ -129,6 +133,7 @@ def _command(
     hang_after: _HangAfter = None,
     time_scale: _Scale = 1.0,
     kv_events: _KvEvents = False,
+    one_process: _OneProcess = False,
     log_level: _LogLevel = "info",
 ) -> None:
     """Run a recipe's engine and look after it: start, warm up, register, watch, restart, drain.
@@ -176,28 +181,36 @@ def _run(asked: dict[str, Any]) -> int:
         return 1
 
 
-def _launches(asked: dict[str, Any]) -> list[tuple[str, Launch]]:
-    """The replicas of this machine, each with its name."""
+def _launches(asked: dict[str, Any]) -> list[tuple[tuple[str, ...], Launch]]:
+    """The processes of this machine, each with the names of its replicas."""
     import socket
     from dataclasses import replace
+    from itertools import count
 
     from replica.supervise import ports
 
     setup = _setup(asked)
     indexes = ports.gpu_indexes(asked["gpus"]) if asked["gpus"] else ()
     groups = ports.gpu_groups(indexes, setup.tp, asked["replicas"])
+    is_shared = asked["engine"] is Engine.EMULATED and asked["one_process"] and not indexes
     heads = tuple(_text(path) for path in asked["shared_head"] or ())
-    made = [
-        replace(launch, shared_head=(*launch.shared_head, *heads))
-        for launch in ports.launches(groups, asked["port"], _launch_of(asked, setup))
-    ]
+    made = ports.launches(
+        groups,
+        asked["port"],
+        _launch_of(asked, setup),
+        a_process=len(groups) if is_shared else 1,
+    )
     is_everywhere = asked["host"] in ("", "0.0.0.0", "::")  # noqa: S104  (compared, not bound)
     here = asked["advertise"] or (socket.gethostname() if is_everywhere else asked["host"])
-    if asked["name"] is None:
-        return [(f"{here}:{launch.port}", launch) for launch in made]
-    if len(made) == 1:
-        return [(asked["name"], made[0])]
-    return [(f"{asked['name']}-{index}", launch) for index, launch in enumerate(made)]
+    name, numbers, named = asked["name"], count(), []
+    for launch in made:
+        at = range(launch.port, launch.port + launch.count)
+        names = [f"{here}:{port}" for port in at]
+        if name is not None:
+            names = [name] if len(groups) == 1 else [f"{name}-{next(numbers)}" for _ in at]
+        heads_too = replace(launch, shared_head=(*launch.shared_head, *heads))
+        named.append((tuple(names), heads_too))
+    return named
 
 
 def _setup(asked: dict[str, Any]) -> Setup:
@@ -222,30 +235,36 @@ def _setup(asked: dict[str, Any]) -> Setup:
     ).setup
 
 
-def _launch_of(asked: dict[str, Any], setup: Setup) -> Callable[[int, tuple[int, ...]], Launch]:
+def _launch_of(asked: dict[str, Any], setup: Setup) -> Maker:
     from replica.engines import emulated, sglang
 
     host = asked["host"]
-    if asked["engine"] is Engine.EMULATED:
-        scale, events = asked["time_scale"], asked["kv_events"]
-        return lambda port, gpus: emulated.launch_of(
+
+    def emulate(port: int, *, gpus: tuple[int, ...], count: int) -> Launch:
+        return emulated.launch_of(
             setup,
             host=host,
             port=port,
             gpus=gpus,
             command=_EMULATE,
-            time_scale=scale,
-            kv_events=events,
+            time_scale=asked["time_scale"],
+            kv_events=asked["kv_events"],
+            count=count,
         )
-    return lambda port, gpus: sglang.launch_of(
-        setup,
-        host=host,
-        port=port,
-        gpus=gpus,
-        model_path=asked["model_path"],
-        draft_path=asked["draft_path"],
-        program=asked["program"],
-    )
+
+    def serve(port: int, *, gpus: tuple[int, ...], count: int) -> Launch:
+        assert count == 1, "each process of SGLang is one replica"
+        return sglang.launch_of(
+            setup,
+            host=host,
+            port=port,
+            gpus=gpus,
+            model_path=asked["model_path"],
+            draft_path=asked["draft_path"],
+            program=asked["program"],
+        )
+
+    return emulate if asked["engine"] is Engine.EMULATED else serve
 
 
 def _care(asked: dict[str, Any]) -> Care:

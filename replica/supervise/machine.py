@@ -52,14 +52,14 @@ class _PrinterHandler(logging.Handler):
 
 
 async def supervise(
-    named: Sequence[tuple[str, Launch]],
+    named: Sequence[tuple[tuple[str, ...], Launch]],
     care: Care,
     *,
     dice: random.Random,
     metrics: MetricsPlace | None = None,
     log_level: int = logging.INFO,
 ) -> int:
-    """Run replicas, given as names and launches, until all have stopped or failed; the exit code.
+    """Run replicas, given as launches with their replicas' names, until all have stopped or failed; the exit code.
 
     The first SIGTERM, SIGINT or SIGHUP drains them all, the second ends them at once.
 
@@ -73,7 +73,7 @@ async def supervise(
     _log.addHandler(handler)
     _log.setLevel(log_level)
     _log.propagate = False
-    replicas = [Supervised(name, launch, care, printer, dice) for name, launch in named]
+    replicas = [Supervised(names, launch, care, printer, dice) for names, launch in named]
     signals = _Signals(replicas)
     try:
         async with AsyncExitStack() as stack:

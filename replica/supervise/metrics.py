@@ -79,8 +79,8 @@ class SupervisorMetrics:
                 yield "heartbeats", (name, router, outcome), count
             for state in State:
                 yield "state", (name, state), float(state is lifecycle.state)
-            for router, is_known in replica.is_registered.items():
-                yield "registered", (name, router), float(is_known)
+            for member, router, is_known in replica.registered:
+                yield "registered", (member, router), float(is_known)
             if counts.start_s is not None:
                 yield "start_seconds", (name,), counts.start_s
             if counts.warmup_s is not None:

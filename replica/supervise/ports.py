@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 from replica.errors import ReplicaError
 from replica.machine.ports import bind_failure
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 _TRIES: Final = 200
 _GPUS_MAX: Final = 1_024
+
+
+class Maker(Protocol):
+    """How an engine is launched on a port."""
+
+    def __call__(self, port: int, *, gpus: tuple[int, ...], count: int) -> Launch:
+        """The launch of ``count`` replicas in one process."""
 
 
 def gpu_indexes(text: str) -> tuple[int, ...]:
@@ -61,9 +69,14 @@ def gpu_groups(gpus: tuple[int, ...], tp: int, replicas: int | None) -> tuple[tu
 def launches(
     groups: tuple[tuple[int, ...], ...],
     port: int,
-    launch_of: Callable[[int, tuple[int, ...]], Launch],
+    launch_of: Maker,
+    *,
+    a_process: int = 1,
 ) -> list[Launch]:
     """A launch for each group of GPUs: on ports from ``port`` on, or on free ones where it is 0.
+
+    ``a_process`` groups without GPUs share a process. ``launch_of`` is given a port, GPUs, and how many
+    replicas the process serves.
 
     Raises:
         ReplicaError: ``port-range``, ``port-taken`` where two of them would need the same one, or
@@ -71,8 +84,10 @@ def launches(
     """
     made: list[Launch] = []
     used: set[int] = set()
-    for index, gpus in enumerate(groups):
-        launch = launch_of(port + index, gpus) if port else _on_free_ports(used, gpus, launch_of)
+    for first in range(0, len(groups), a_process):
+        count = min(a_process, len(groups) - first)
+        make = partial(launch_of, gpus=groups[first], count=count)
+        launch = make(port + first) if port else _on_free_ports(used, make)
         wanted = {launch.port, *launch.ports}
         if shared := sorted(wanted & used):
             raise ReplicaError(
@@ -83,20 +98,15 @@ def launches(
     return made
 
 
-def _on_free_ports(
-    used: set[int],
-    gpus: tuple[int, ...],
-    launch_of: Callable[[int, tuple[int, ...]], Launch],
-) -> Launch:
+def _on_free_ports(used: set[int], make: Callable[[int], Launch]) -> Launch:
     for _ in range(_TRIES):
         try:
-            launch = launch_of(_free_port(), gpus)
+            launch = make(_free_port())
         except ReplicaError as failure:
             if failure.code != "port-range":
                 raise
             continue  # its other ports would lie beyond the last one
-        wanted = {launch.port, *launch.ports}
-        if not wanted & used and _are_free(launch):
+        if not {launch.port, *launch.ports} & used and _are_free(launch):
             return launch
     raise ReplicaError("port-taken", f"no free ports were found in {_TRIES} tries: give --port")
 

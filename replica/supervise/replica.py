@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("homeport.replica")
 
-_LOOK_S: Final = 0.1
+_LOOK_S: Final = 0.04
 _LOOK_S_MAX: Final = 1.0
 _PREFLIGHT_S_MAX: Final = 120.0  # a folder on a network may take its time
 _END_WORDS: Final = 20
@@ -75,12 +75,19 @@ class Care:
 
 
 class Supervised:
-    """One replica; ``run`` returns when it has stopped or failed for good."""
+    """One engine's process, a replica or several; ``run`` returns when it has stopped or failed for good."""
 
     def __init__(
-        self, name: str, launch: Launch, care: Care, printer: Printer, dice: random.Random
+        self,
+        names: tuple[str, ...],
+        launch: Launch,
+        care: Care,
+        printer: Printer,
+        dice: random.Random,
     ) -> None:
-        self.name = name
+        assert len(names) == launch.count, (names, launch.count)
+        self.names = names
+        self.name = names[0] if len(names) == 1 else f"{names[0]}+{len(names) - 1}"
         self.launch = launch
         self.counts = Counts()
         self.lifecycle = Lifecycle(care.rules, dice)
@@ -93,21 +100,15 @@ class Supervised:
         self._told = asyncio.Event()
         self._engine: EngineProcess | None = None
         self._end_wanted: Order | None = None
-        self._memberships: list[Membership] = []
-        self._probe: Probe | None = None
+        self._memberships: list[tuple[str, str, Membership]] = []
+        self._probes: list[Probe] = []
         self._n_killed_before = 0
         self._shown = State.PREPARING
 
     @property
-    def url(self) -> str:
-        """Where its engine answers on this machine."""
-        return url_of(self.launch.host, self.launch.port)
-
-    @property
-    def is_registered(self) -> dict[str, bool]:
-        """By router."""
-        urls = (router.url for router in self._care.routers)
-        return dict(zip(urls, (member.is_registered for member in self._memberships), strict=False))
+    def registered(self) -> list[tuple[str, str, bool]]:
+        """Replica, router, and whether it is registered there."""
+        return [(name, url, member.is_registered) for name, url, member in self._memberships]
 
     @property
     def pid(self) -> int | None:
@@ -122,9 +123,15 @@ class Supervised:
     async def run(self) -> None:
         """Supervise it until it is over."""
         async with AsyncExitStack() as stack:
-            self._probe = await stack.enter_async_context(Probe.opened(self.launch))
+            for port in self._ports:
+                probe = Probe.opened(self.launch, port)
+                self._probes.append(await stack.enter_async_context(probe))
             session = await stack.enter_async_context(aiohttp.ClientSession())
-            self._memberships = [self._member(router, session) for router in self._care.routers]
+            self._memberships = [
+                (name, router.url, self._member(name, port, router, session))
+                for name, port in zip(self.names, self._ports, strict=True)
+                for router in self._care.routers
+            ]
             await stack.enter_async_context(self._tasks)
             if not self.lifecycle.is_over:  # a signal may have come before
                 self._follow(self.lifecycle.begin(self._now_s()))
@@ -165,11 +172,11 @@ class Supervised:
             case Order.WARM:
                 self._job("warm", self._warm())
             case Order.JOIN:
-                for index, member in enumerate(self._memberships):
+                for index, (_, _, member) in enumerate(self._memberships):
                     self._job(f"join:{index}", member.join())
                 self._job("watch", self._watch())
             case Order.WITHDRAW:
-                for index, member in enumerate(self._memberships):
+                for index, (_, _, member) in enumerate(self._memberships):
                     work = member.withdraw(is_for_good=self.lifecycle.is_over)
                     self._job(f"withdraw:{index}", work)
             case Order.LEAVE:
@@ -220,19 +227,21 @@ class Supervised:
         self._ended(ended)
 
     async def _wait_ready(self) -> None:
-        assert self._probe is not None, "opened in run"
         began_s, wait_s = self._now_s(), _LOOK_S
-        while not await self._probe.is_ready():
-            await asyncio.sleep(wait_s)
-            wait_s = min(_LOOK_S_MAX, 1.1 * wait_s)
+        for probe in self._probes:
+            while not await probe.is_ready():
+                await asyncio.sleep(wait_s)
+                wait_s = min(_LOOK_S_MAX, 1.05 * wait_s)
         self.counts.start_s = self._now_s() - began_s
         self._follow(self.lifecycle.answered(self._now_s()))
 
     async def _warm(self) -> None:
-        assert self._probe is not None, "opened in run"
         began_s = self._now_s()
         try:
-            await warm_up(self._probe, self.launch, within_s=self._care.rules.warm_s_max)
+            async with asyncio.TaskGroup() as group:
+                for probe in self._probes:
+                    work = warm_up(probe, self.launch, within_s=self._care.rules.warm_s_max)
+                    group.create_task(work)
         except* ProbeError as failures:
             self._fail(fault("warmup-failed", f"it does not generate: {words_of(failures)}"))
         else:
@@ -240,10 +249,9 @@ class Supervised:
             self._follow(self.lifecycle.warmed(self._now_s()))
 
     async def _watch(self) -> None:
-        assert self._probe is not None, "opened in run"
         step_s = self._care.step_s_max or self.launch.step_s_max
         quiet_s = await hung(
-            self._probe,
+            self._probes,
             step_s_max=step_s,
             health_s_max=self._care.health_s_max,
             on_quiet=self._on_quiet,
@@ -254,7 +262,7 @@ class Supervised:
     async def _leave(self) -> None:
         within_s = self._care.rules.drain_s_max
         async with asyncio.TaskGroup() as group:
-            for member in self._memberships:
+            for _, _, member in self._memberships:
                 group.create_task(member.leave(within_s))
         self._follow(self.lifecycle.left(self._now_s()))
 
@@ -302,7 +310,9 @@ class Supervised:
         lifecycle = self.lifecycle
         match lifecycle.state:
             case State.READY:
-                self._printer.say(f"replica ready url={self.url} id={self.name} pid={self.pid}")
+                for name, port in zip(self.names, self._ports, strict=True):
+                    url = url_of(self.launch.host, port)
+                    self._printer.say(f"replica ready url={url} id={name} pid={self.pid}")
                 _log.info("state replica=%s state=ready", self.name)
             case State.FAILED:
                 self._show_failure()
@@ -337,16 +347,22 @@ class Supervised:
     def _environment(self) -> dict[str, str]:
         return {**self._care.environment, **self.launch.environment}
 
-    def _member(self, router: RouterAccess, session: aiohttp.ClientSession) -> Membership:
+    @property
+    def _ports(self) -> range:
+        return range(self.launch.port, self.launch.port + self.launch.count)
+
+    def _member(
+        self, name: str, port: int, router: RouterAccess, session: aiohttp.ClientSession
+    ) -> Membership:
         launch, care = self.launch, self._care
         is_wildcard = launch.host in ("", "0.0.0.0", "::")  # noqa: S104  (compared, not bound)
         host = care.advertised_host or (None if is_wildcard else launch.host)
         return Membership(
             session,
             router,
-            Entry(self.name, host, launch.port, facts_of(launch), care.lease_s),
+            Entry(name, host, port, facts_of(launch), care.lease_s),
             dice=self._dice,
-            note=lambda words: _log.info("%s replica=%s", words, self.name),
+            note=lambda words: _log.info("%s replica=%s", words, name),
             count=lambda beat: self.counts.beats.update([(router.url, beat.value)]),
         )
 

@@ -51,7 +51,8 @@ async def start_stack(children: Children, options: StackOptions) -> Stack:
     run = await children.start(
         "homeport replica run",
         (
-            *("replica", "run", RECIPE, "--engine", "emulated", "--port", "0", "--no-metrics"),
+            *("replica", "run", RECIPE, "--engine", "emulated", "--one-process"),
+            *("--port", "0", "--no-metrics"),
             *("--replicas", str(options.replicas), "--time-scale", f"{options.time_scale:g}"),
             *("--router", f"http://{_HOST}:{admin_port}"),
         ),

@@ -57,12 +57,12 @@ class Probe:
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, launch: Launch) -> AsyncIterator[Probe]:
-        """A probe of the engine that this launch starts."""
+    async def opened(cls, launch: Launch, port: int) -> AsyncIterator[Probe]:
+        """A probe of the engine that this launch starts, at one of its ports."""
         headers = {} if launch.api_key is None else {"authorization": f"Bearer {launch.api_key}"}
         connector = aiohttp.TCPConnector(keepalive_timeout=_IDLE_S, limit=_CONNECTIONS_MAX)
         async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
-            yield cls(session, url_of(host_to_ask(launch.host), launch.port), launch.model)
+            yield cls(session, url_of(host_to_ask(launch.host), port), launch.model)
 
     async def is_ready(self) -> bool:
         """Whether it says so; False where it does not answer."""

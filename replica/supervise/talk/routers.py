@@ -168,7 +168,7 @@ class Membership:
                 self._say(f"cannot be reached: {_words(failure)}; trying again")
                 # Its port is closed: the router is gone, and what it knew with it.
                 n_refused += getattr(failure, "errno", None) == errno.ECONNREFUSED
-                if n_refused == _REFUSALS or clock() >= unheard_until_s:
+                if n_refused >= (1 if is_ordered else _REFUSALS) or clock() >= unheard_until_s:
                     return
             await asyncio.sleep(pause_s)
             pause_s = min(_LOOK_S_MAX, 1.5 * pause_s)

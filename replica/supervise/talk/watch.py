@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from replica.supervise.talk.probe import Load, Probe
 
@@ -62,14 +62,32 @@ class Progress:
 
 
 async def hung(
-    probe: Probe, *, step_s_max: float, health_s_max: float, on_quiet: Callable[[float], None]
+    probes: Sequence[Probe],
+    *,
+    step_s_max: float,
+    health_s_max: float,
+    on_quiet: Callable[[float], None],
 ) -> float:
-    """Watch an engine until it is hung; answers for how many seconds it has stood still then.
+    """Watch an engine at its ports until one is hung; answers for how many seconds it has stood still.
 
     ``on_quiet`` is told that each round.
     """
+    async with asyncio.TaskGroup() as tasks:
+        watches = [
+            tasks.create_task(_hung(probe, step_s_max + _SLACK_S, health_s_max, on_quiet))
+            for probe in probes
+        ]
+        done, others = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
+        for watch in others:
+            watch.cancel()
+    return max(watch.result() for watch in done)
+
+
+async def _hung(
+    probe: Probe, patience_s: float, health_s_max: float, on_quiet: Callable[[float], None]
+) -> float:
     clock = asyncio.get_running_loop().time
-    progress = Progress(step_s_max + _SLACK_S, clock())
+    progress = Progress(patience_s, clock())
     async with asyncio.TaskGroup() as tasks:
         check: asyncio.Task[bool] | None = None
         while True:

@@ -9,11 +9,11 @@ from replica.errors import ReplicaError
 from replica.supervise.ports import gpu_groups, gpu_indexes, launches
 
 
-def engine(port: int, gpus: tuple[int, ...]) -> Launch:
+def engine(port: int, *, gpus: tuple[int, ...], count: int) -> Launch:
     if port + 1000 > 65_535:
         raise ReplicaError("port-range", f"port {port}")
-    ports = (port, port + 1000)
-    return Launch("sglang", ("x",), {}, "127.0.0.1", port, "m", ports=ports, gpus=gpus)
+    ports = (*range(port, port + count), port + 1000)
+    return Launch("sglang", ("x",), {}, "127.0.0.1", port, "m", ports=ports, gpus=gpus, count=count)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,11 @@ def test_free_ports_are_free_and_nobodys_twice() -> None:
     made = launches(((),) * 20, 0, engine)
     ports = [port for each in made for port in each.ports]
     assert len(set(ports)) == 40
+
+
+def test_replicas_that_share_a_process_have_neighbouring_ports() -> None:
+    made = launches(((),) * 5, 30_000, engine, a_process=3)
+    assert [(each.port, each.count) for each in made] == [(30_000, 3), (30_003, 2)]
 
 
 def test_ports_that_would_meet_are_refused() -> None:

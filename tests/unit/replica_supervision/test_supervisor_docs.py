@@ -27,7 +27,7 @@ EXITS = ("STOPPED", "BROKEN", "MISUSED", "CANNOT_START", "GAVE_UP", "CUT")
 def served() -> Iterator[tuple[str, str, set[str]]]:
     printer = Printer()
     care = Care(Rules(), (), {})
-    replica = Supervised("r1", LAUNCH, care, printer, random.Random(0))
+    replica = Supervised(("r1",), LAUNCH, care, printer, random.Random(0))
     counts = replica.counts
     counts.faults["hung"] += 1
     counts.beats["http://r", Beat.OK.value] += 1
