@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from sim.live.fleet_client import FleetClient
 
 if TYPE_CHECKING:
     from sim.live.children import Children
 
 RECIPE: Final = "kimi-k2.6-nvfp4"
 _HOST: Final = "127.0.0.1"
+_TAKEN_S_MAX: Final = 5.0
+_LOOK_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,25 @@ async def start_stack(children: Children, options: StackOptions) -> Stack:
     )
     ready = (await serve.wait_ready(1))[0]
     await run.wait_ready(options.replicas)
-    return Stack(ready["url"], ready["admin_url"])
+    stack = Stack(ready["url"], ready["admin_url"])
+    await _taken_for_ready(stack, options.replicas)
+    return stack
+
+
+async def _taken_for_ready(stack: Stack, count: int) -> None:
+    """Wait until the router would send requests to all replicas, which have only just registered.
+
+    One that does not come in time is seen in the table, and is no reason to stop.
+    """
+    async with FleetClient(stack.admin_url) as client:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TAKEN_S_MAX):
+                while True:
+                    fleet = await client.fleet()
+                    states = [replica.state for replica in fleet.replicas] if fleet else []
+                    if states == ["ready"] * count:
+                        return
+                    await asyncio.sleep(_LOOK_S)
 
 
 def _free_port() -> int:
