@@ -206,7 +206,7 @@ class Lifecycle:
                     self._phase is _Phase.FINISHING and fault is not None
                 ):
                     self.fault = fault
-                    self.is_cut = True
+                    self.is_cut = self.is_cut or self._is_in_use
                 self._enter(State.STOPPED, now_s, None)
                 return []
             case _:

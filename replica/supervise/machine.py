@@ -104,6 +104,9 @@ class _Signals:
     def __enter__(self) -> None:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
+            # One that was started with `nohup` outlives its terminal.
+            if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue
             loop.add_signal_handler(number, self._came, number)
 
     def __exit__(self, *_: object) -> None:

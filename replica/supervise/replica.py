@@ -99,11 +99,12 @@ class Supervised:
         self._tasks = asyncio.TaskGroup()
         self._told = asyncio.Event()
         self._engine: EngineProcess | None = None
+        self._engine_task: asyncio.Task[None] | None = None
         self._end_wanted: Order | None = None
         self._memberships: list[tuple[str, str, Membership]] = []
         self._probes: list[Probe] = []
         self._n_killed_before = 0
-        self._shown = State.PREPARING
+        self._shown = State.PREPARING, True
 
     @property
     def registered(self) -> list[tuple[str, str, bool]]:
@@ -142,16 +143,17 @@ class Supervised:
                         await self._told.wait()
                 except TimeoutError:
                     self._follow(self.lifecycle.tick(self._now_s()))
-            if self.lifecycle.fault is not None and self._engine is not None:
-                self._engine.abandon()  # what could not be ended is left to its guardian
+            if self._engine_task is not None:
+                self._engine_task.cancel()  # what could not be ended is left to its guardian
 
     # What the lifecycle orders
 
     def _follow(self, orders: list[Order]) -> None:
         """Carry out orders, and end the jobs that have lost their point."""
         state = self.lifecycle.state
-        if state is not self._shown:
-            self._shown = state
+        shown = state, self.lifecycle.is_backing_off
+        if shown != self._shown:
+            self._shown = shown
             self._show_state()
         for key, job in list(self._jobs.items()):
             if key.partition(":")[0] not in _ALLOWED[state]:
@@ -167,7 +169,8 @@ class Supervised:
                 self._job("prepare", self._prepare())
             case Order.START:
                 self._end_wanted = None
-                self._tasks.create_task(self._run_engine(), name=f"engine {self.name}")
+                work = self._run_engine()
+                self._engine_task = self._tasks.create_task(work, name=f"engine {self.name}")
                 self._job("ready", self._wait_ready())
             case Order.WARM:
                 self._job("warm", self._warm())
@@ -190,6 +193,9 @@ class Supervised:
         self._jobs[key] = self._tasks.create_task(work, name=f"{key} {self.name}")
 
     def _end(self) -> None:
+        watch = self._jobs.pop("watch", None) if self._end_wanted else None
+        if watch is not None:
+            watch.cancel()  # an engine that ends need not answer
         if self._engine is not None:
             if self._end_wanted is Order.TERM:
                 self._engine.term()
@@ -316,11 +322,12 @@ class Supervised:
                 _log.info("state replica=%s state=ready", self.name)
             case State.FAILED:
                 self._show_failure()
-            case State.PREPARING if lifecycle.restarts_total:
+            case State.PREPARING if lifecycle.is_backing_off:
                 rules = self._care.rules
                 _log.info(
-                    "state replica=%s state=preparing restarts=%d restarts_max=%d window_s=%g",
+                    "state replica=%s state=preparing again_in_s=%.1f restarts=%d restarts_max=%d window_s=%g",
                     self.name,
+                    max(0.0, (lifecycle.next_s or 0.0) - self._now_s()),
                     lifecycle.restarts_total,
                     rules.restarts_max,
                     rules.restart_window_s,

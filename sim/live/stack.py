@@ -47,13 +47,6 @@ async def start_stack(children: Children, options: StackOptions) -> Stack:
         ChildError: one of them did not become ready in time.
     """
     admin_port = _free_port()
-    serve = await children.start(
-        "homeport serve",
-        (
-            *("serve", "--host", _HOST, "--port", str(options.port)),
-            *("--admin-port", str(admin_port), "--policy", options.policy),
-        ),
-    )
     run = await children.start(
         "homeport replica run",
         (
@@ -61,6 +54,13 @@ async def start_stack(children: Children, options: StackOptions) -> Stack:
             *("--port", "0", "--no-metrics"),
             *("--replicas", str(options.replicas), "--time-scale", f"{options.time_scale:g}"),
             *("--router", f"http://{_HOST}:{admin_port}"),
+        ),
+    )
+    serve = await children.start(
+        "homeport serve",
+        (
+            *("serve", "--host", _HOST, "--port", str(options.port)),
+            *("--admin-port", str(admin_port), "--policy", options.policy),
         ),
     )
     ready = (await serve.wait_ready(1))[0]

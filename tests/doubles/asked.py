@@ -19,7 +19,7 @@ class Asked:
     """Chats that were asked for, not streamed, each a session of its own."""
 
     url: str
-    tokens: int = 400
+    tokens: int = 8_000
     statuses: list[int] = field(default_factory=list)
     replicas: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)

@@ -115,7 +115,10 @@ class EngineProcess:
         self._command(b"K")
 
     async def ended(self) -> Exit:
-        """Follow its output until none of its processes is left, and answer how it ended."""
+        """Follow its output until none of its processes is left, and answer how it ended.
+
+        Cancelled, it lets go of the engine: its guardian then kills everything.
+        """
         code, not_executed = None, None
         async with asyncio.TaskGroup() as tasks:
             log = tasks.create_task(self._follow(), name="engine log")
@@ -142,10 +145,6 @@ class EngineProcess:
         await self._guardian.wait()
         _GUARDIANS.discard(self._guardian.pid)
         return Exit(code, not_executed, self._was_killed)
-
-    def abandon(self) -> None:
-        """Let go of it: its guardian then kills everything."""
-        self._writer.transport.abort()
 
     def _command(self, command: bytes) -> None:
         if not self._writer.is_closing():

@@ -16,9 +16,11 @@ _SHORT_TOKENS: Final = 100
 
 
 def facts_of(launch: Launch) -> dict[str, Any]:
-    """The registration's fields but its address, name and lease; those that are known."""
+    """The registration's fields but its address, name and lease; those that are known.
+
+    Its capacity is not among them: the engine itself tells routers what its pools hold, both tiers.
+    """
     facts: dict[str, Any] = {
-        "capacity_tokens": launch.capacity_tokens,
         "profile": launch.profile,
         "inflight_max": launch.inflight_max,
         "api_key": launch.api_key,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _TOKENS: Final = 16
 _AT_ONCE_MAX: Final = 64
+_GROWTH: Final = 4
 _AT_ONCE: Final = 8
 """Where the launch does not say how many it takes."""
 _PROMPT: Final = "Count to {number}."
@@ -33,11 +34,11 @@ async def warm_up(probe: Probe, launch: Launch, *, within_s: float) -> int:
         made += await probe.generate(
             _PROMPT.format(number=1), system=head, tokens=1, within_s=within_s
         )
-    size = 2
     n_at_once = min(launch.inflight_max or _AT_ONCE, _AT_ONCE_MAX)
-    while size // 2 < n_at_once:
-        made += await _at_once(probe, min(size, n_at_once), within_s)
-        size *= 2
+    size = 1
+    while size < n_at_once:
+        size = min(_GROWTH * size, n_at_once)
+        made += await _at_once(probe, size, within_s)
     return made
 
 

@@ -256,3 +256,12 @@ def test_answers_that_come_too_late_change_nothing() -> None:
     assert life.failed(CRASH, 10.2) == []
     assert life.ended(CRASH, 10.3) == []
     assert life.is_backing_off
+
+
+def test_an_engine_that_ends_badly_before_anybody_used_it_cuts_nobody_off() -> None:
+    life = new()
+    life.begin(0.0)
+    life.prepared(1.0)
+    life.stop(2.0)
+    life.ended(CRASH, 3.0)
+    assert (life.state, life.is_cut) == (State.STOPPED, False)
