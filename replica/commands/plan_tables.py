@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from replica.plan.cautions import Caution
     from replica.plan.figures import Plan
     from replica.settings import RecipeFile
+
+_TOLD_WIDTH_MIN: Final = 100
+"""Columns of a terminal from which on the options are told in words too."""
 
 
 def show(
@@ -42,7 +45,7 @@ def show(
         titled.append(("expected prefill, alone", _speeds(plan)))
         titled.append((_generation(plan), _steps(plan)))
     if steps:
-        titled.append(("with --option", _ladder(steps)))
+        titled.append(("with --option", _ladder(steps, console.width)))
     for title, table in titled:
         console.print(Text(f"\n{title}", style="bold"))
         console.print(table, end="")
@@ -131,12 +134,15 @@ def _steps(plan: Plan) -> Table:
     return table
 
 
-def _ladder(steps: Sequence[dict[str, Any]]) -> Table:
-    table = _table(("option", "what"), ("weights GiB", "B a token", "tokens", "more"))
+def _ladder(steps: Sequence[dict[str, Any]], width: int) -> Table:
+    is_told = width >= _TOLD_WIDTH_MIN
+    columns = ("option", "what") if is_told else ("option",)
+    table = _table(columns, ("weights GiB", "B a token", "tokens", "more"))
+    table.columns[0].no_wrap = True
     for row in steps:
         table.add_row(
             row["option"],
-            row["summary"],
+            *([row["summary"]] if is_told else []),
             f"{row['weights_gib']:.2f}",
             f"{row['token_bytes']:,}",
             f"{row['capacity_tokens']:,}",

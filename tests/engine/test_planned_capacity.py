@@ -86,7 +86,7 @@ def capacity_of(launch: Launch, log: Path) -> int:
         assert is_gone(process.pid)
 
 
-@pytest.mark.parametrize(("mem_fraction", "page_tokens"), [(0.15, 64), (0.25, 1), (0.35, 128)])
+@pytest.mark.parametrize(("mem_fraction", "page_tokens"), [(0.2, 64), (0.3, 1), (0.4, 128)])
 def test_the_plan_is_what_sglang_leaves(
     tmp_path: Path, mem_fraction: float, page_tokens: int
 ) -> None:
