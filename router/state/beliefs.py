@@ -170,11 +170,14 @@ class Beliefs:
         is_alike = before is not None and before.page_tokens == page_tokens
         marks = marks_of(before if is_alike else None, chain, tokens, mark)
         is_open = record.reported_prompt_tokens is None
-        tie = Tie(record if is_open else None, chain, facts.ends_bytes, page_tokens, pages, marks)
+        tie = Tie(
+            record if is_open else None, chain, facts.ends_bytes, page_tokens, pages, marks,
+            head_segments=facts.head_segments if facts.head_segments <= len(chain) else 0,
+        )  # fmt: skip
         if before is not None:
             self.ties.drop(before)
         pin.tie = tie
-        self.ties.add(tie, facts.head_segments)
+        self.ties.add(tie)
         self._place(tie, record.replica_id)
         return True
 
@@ -234,6 +237,7 @@ class Beliefs:
             n_pages=head.n_pages,
             segments=n_head,
             tie=None,
+            is_known=head.tie is None,
         )
 
     def _place(self, tie: Tie, replica_id: str) -> None:
@@ -247,9 +251,18 @@ class Beliefs:
             if other_id == replica_id or feed.leading(tie.pages, len(tie.pages)):
                 tie.seen_at(other_id, feed.epoch if other_id == replica_id else -1)
                 places.append(other_id)
-        self._settle(tie, len(tie.chain), places, self._index.match(tie.chain))
+        # Others may be computing what the index has of them: only the next turn takes any of it back.
+        self._settle(tie, len(tie.chain), places, self._index.match(tie.chain), may_trim=False)
 
-    def _settle(self, tie: Tie, segments: int, places: Sequence[str], match: Match) -> bool:
+    def _settle(
+        self,
+        tie: Tie,
+        segments: int,
+        places: Sequence[str],
+        match: Match,
+        *,
+        may_trim: bool = True,
+    ) -> bool:
         """Let the index agree with the pages of a tied prompt's first segments; True if it changed."""
         n_pages, changes = tie.pages_at(segments), []
         if not n_pages:
@@ -258,15 +271,30 @@ class Beliefs:
             feed = self.feeds.live(replica_id)
             if feed is None or feed.page_tokens != tie.page_tokens:
                 continue
-            found = feed.leading(tie.pages, n_pages)
+            found, assumed = feed.leading(tie.pages, n_pages), match.segments(replica_id)
             held = segments if found >= n_pages else min(segments, tie.segments_within(found))
-            assumed = match.segments(replica_id)
-            is_certain = feed.is_whole or tie.places.get(replica_id) == feed.epoch
-            if assumed < held or (held < segments and assumed > held and is_certain):
-                changes.append((replica_id, held, assumed > held))
+            if assumed < held:
+                changes.append((replica_id, held, False))
+            elif may_trim and assumed > held and held < segments:
+                is_certain = feed.is_whole or tie.places.get(replica_id) == feed.epoch
+                most = self._at_most(tie, found)
+                if is_certain and assumed > most:
+                    changes.append((replica_id, most, True))
         for replica_id, held, is_less in changes:
             if is_less:
                 self._index.trim(replica_id, tie.chain, held)
             else:
                 self._index.hold(replica_id, tie.chain[:held], tie.ends_bytes[:held])
         return bool(changes)
+
+    def _at_most(self, tie: Tie, found: int) -> int:
+        """How many leading segments a replica may hold that has the first ``found`` of a prompt's pages.
+
+        Other sessions go on from what prompts share: their head counts as gone only where that is certain.
+        """
+        most, n_head = tie.segments_at_most(found), tie.head_segments
+        if most >= n_head > 0:
+            return most
+        head = self.ties.head(tie.chain[n_head - 1]) if n_head else None
+        is_gone = head is not None and head.tie is None and found < head.n_pages
+        return most if is_gone or not n_head else n_head

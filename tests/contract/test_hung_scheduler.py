@@ -21,8 +21,8 @@ NOTICED_S_MAX = 3.0
 STEP_TOKENS = 2_500
 """No step of the prompts that are asked here is longer."""
 
-LATE_S = {"emulated": 1.0, "sglang": 3.0}
-"""What the machine adds that runs the tests, and SGLang on its CPU: who was late before is given more time."""
+LATE_S = 1.0
+"""What the other replica, and the machine that runs the tests, need for the answer."""
 
 
 def asked(text: str) -> dict[str, Any]:
@@ -50,7 +50,7 @@ async def until_state(http: aiohttp.ClientSession, url: str, *states: str) -> No
 
 
 async def test_what_was_sent_to_a_hung_scheduler_is_served_elsewhere_and_it_returns(
-    plain: Member, kind: str
+    plain: Member,
 ) -> None:
     other = emulate("--model", MODEL, time_scale=1.0)
     try:
@@ -78,7 +78,7 @@ async def test_what_was_sent_to_a_hung_scheduler_is_served_elsewhere_and_it_retu
                         ) as answer:
                             assert answer.status == 200, await answer.text()
                             assert answer.headers["x-homeport-replica"] in other.url
-                    assert loop.time() - began_s <= NOTICED_S_MAX + step_s + LATE_S[kind]
+                    assert loop.time() - began_s <= NOTICED_S_MAX + step_s + LATE_S
                     assert await replica_state(admin, plain.url) in ("stalled", "not-ready")
                     # Others are not even sent there.
                     began_s = loop.time()

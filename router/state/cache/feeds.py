@@ -48,13 +48,15 @@ class Feeding:
 class Feed:
     """One replica's caches by rank; ``heard_s`` is when it was last heard of.
 
-    ``begun`` are the ranks whose story is known from where it began, ``followed`` those where it goes on.
+    ``begun`` are the ranks whose story is known from where it began, ``followed`` those where it goes on,
+    ``caught_up`` those that were followed since it began: what they tell happened after that.
     """
 
     page_tokens: int
     caches: list[PageCache]
     begun: set[int] = field(default_factory=set)
     followed: set[int] = field(default_factory=set)
+    caught_up: set[int] = field(default_factory=set)
     heard_s: float = 0.0
     is_live: bool = False
 
@@ -129,12 +131,13 @@ class Feeds:
         elif told.rank in feed.begun:
             cache.is_whole = told.said is Said.WHOLE
             feed.followed.add(told.rank)
+            feed.caught_up.add(told.rank)
         self._weigh(feed)
 
     def paged(
         self, replica_id: str, rank: int, changes: Sequence[Change], now_s: float
     ) -> tuple[bool, bool]:
-        """A cache told what changed; whether it was taken, and whether the replica now holds nothing.
+        """A cache told what changed; whether it was taken, and whether the replica has just lost all.
 
         More than is kept, or from a cache that nobody follows, is not taken: it is to begin anew.
         """
@@ -148,7 +151,8 @@ class Feeds:
                 self._forget(feed, rank)
                 self._weigh(feed)
                 return False, False
-            if change.kind is Kind.CLEARED:
+            if change.kind is Kind.CLEARED and rank in feed.caught_up:
+                # What is replayed of the time before says nothing of requests that were placed since.
                 is_empty = not feed.n_pages
         return True, is_empty
 
@@ -170,8 +174,8 @@ class Feeds:
     def _forget(self, feed: Feed, rank: int) -> None:
         self._n_begun += 1
         feed.caches[rank].begin(self._n_begun)
-        feed.begun.discard(rank)
-        feed.followed.discard(rank)
+        for ranks in (feed.begun, feed.followed, feed.caught_up):
+            ranks.discard(rank)
 
     def _weigh(self, feed: Feed) -> None:
         is_live = len(feed.followed) == len(feed.caches)

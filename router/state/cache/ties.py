@@ -31,8 +31,9 @@ class Tie:
     """One session's last tied prompt.
 
     ``marks`` are segments behind which the tokens are known, with the tokens, in order; the last is the
-    whole prompt. ``places`` are replicas that were seen to hold a part of it, each with the epoch of what
-    it tells; ``record`` is the request whose prompt it is, until the engine has counted that.
+    whole prompt. The first ``head_segments`` may be what it shares with other sessions. ``places`` are
+    replicas that were seen to hold a part of it, each with the epoch of what it tells; ``record`` is the
+    request whose prompt it is, until the engine has counted that.
     """
 
     record: RequestRecord | None
@@ -41,6 +42,7 @@ class Tie:
     page_tokens: int
     pages: array[int]
     marks: list[tuple[int, int]]
+    head_segments: int = 0
     places: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -87,6 +89,16 @@ class Tie:
         tokens = n_pages * self.page_tokens
         return bisect_right(range(1, len(self.chain) + 1), tokens, key=self.tokens_at)
 
+    def segments_at_most(self, n_pages: int) -> int:
+        """How many leading segments may be there where just the first pages are.
+
+        The last of them may end within the page behind, which is not whole, or goes on otherwise.
+        """
+        if n_pages >= len(self.pages):
+            return len(self.chain)
+        tokens = (n_pages + 1) * self.page_tokens - 1
+        return bisect_right(range(1, len(self.chain) + 1), tokens, key=self.tokens_at)
+
     def seen_at(self, replica_id: str, epoch: int) -> None:
         """A replica was seen to hold a part of it; the longest not seen is forgotten."""
         self.places.pop(replica_id, None)
@@ -115,7 +127,17 @@ class Head:
 class Tied:
     """One prompt's leading pages, and what each replica that tells of its pages holds of them."""
 
-    __slots__ = ("_feeds", "_n", "_n_shared", "_pages", "page_tokens", "segments", "tie", "tokens")
+    __slots__ = (
+        "_feeds",
+        "_is_known",
+        "_n",
+        "_n_shared",
+        "_pages",
+        "page_tokens",
+        "segments",
+        "tie",
+        "tokens",
+    )
 
     def __init__(
         self,
@@ -127,16 +149,19 @@ class Tied:
         segments: int,
         tie: Tie | None,
         n_shared: int = 0,
+        is_known: bool = True,
     ) -> None:
         """The first ``n_pages`` of ``pages`` are those of the first ``segments``.
 
-        Behind the first ``n_shared`` pages, those of other sessions follow as well.
+        Behind the first ``n_shared`` pages, those of other sessions follow as well. ``is_known`` is False
+        where the last of them may be another prompt's.
         """
         self._feeds = feeds
         self._pages = pages
         self.page_tokens = page_tokens
         self._n = n_pages
         self._n_shared = n_shared
+        self._is_known = is_known
         self.tie = tie
         self.segments = segments
         self.tokens = n_pages * page_tokens
@@ -166,7 +191,7 @@ class Tied:
         found = feed.leading(self._pages, n)
         if found < n:
             tokens = found * page_tokens
-            is_certain = feed.is_whole or self._is_told(replica_id, feed.epoch)
+            is_certain = self._is_known and (feed.is_whole or self._is_told(replica_id, feed.epoch))
             return tokens if is_certain else max(tokens, assumed_tokens)
         if answered and n > self._n_shared:
             limit = (self.tokens + answered) // page_tokens - n
@@ -174,7 +199,7 @@ class Tied:
         tokens = found * page_tokens
         if segments > self.segments:
             # A newer prompt of the session is there, whose pages are not known yet.
-            tokens = max(tokens, assumed_tokens)
+            tokens = max(tokens, assumed_tokens) if self._is_known else assumed_tokens
         most = max(tokens_max, self.tokens - 1)
         return min(tokens, most // page_tokens * page_tokens)
 
@@ -211,7 +236,7 @@ class Ties:
             self._heads.move_to_end(key)
         return head
 
-    def add(self, tie: Tie, head_segments: int) -> None:
+    def add(self, tie: Tie) -> None:
         """Keep a tie, and learn its head; the longest unused make room."""
         self._ties[tie] = None
         self.n_pages += len(tie.pages)
@@ -219,8 +244,8 @@ class Ties:
             self.n_pages > self._pages_max or len(self._ties) > _TIES_MAX
         ):
             self.drop(next(iter(self._ties)))
-        if 0 < head_segments <= len(tie.chain):
-            self._learn(tie, head_segments)
+        if tie.head_segments:
+            self._learn(tie, tie.head_segments)
 
     def drop(self, tie: Tie) -> None:
         """Give a tie up."""

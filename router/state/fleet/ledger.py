@@ -19,7 +19,8 @@ class Load:
 
     ``prefill_tokens`` are those to be computed of the requests that have not begun to answer;
     ``given_tokens`` the most of them since the replica's last report, ``deepest_tokens`` the longest
-    request since a report found none of ours there. ``heard_s`` is when an answer last brought something, as the edge's
+    request since none of ours was there. ``has_taken_back``: one ended since the report before it had begun to
+    answer, and may be computed still. ``heard_s`` is when an answer last brought something, as the edge's
     timer has seen; ``is_lost``: the replica stands still or is gone, and what has not begun should go elsewhere.
     """
 
@@ -30,6 +31,7 @@ class Load:
     prefill_tokens: int = 0
     given_tokens: int = 0
     deepest_tokens: int = 0
+    has_taken_back: bool = False
     heard_s: float = 0.0
     is_lost: bool = False
 
@@ -155,10 +157,14 @@ class Ledger:
         else:
             load.backlog_us -= entry.prefill_us
             load.prefill_tokens -= entry.prefill_tokens
+            load.has_taken_back = True
         self.changed[entry.replica_id] = None
-        if not load.inflight and entry.replica_id in self._leaving:
-            self._leaving.discard(entry.replica_id)
-            del self._loads[entry.replica_id]
+        if not load.inflight:
+            if not load.has_taken_back:
+                load.given_tokens = load.deepest_tokens = 0
+            if entry.replica_id in self._leaving:
+                self._leaving.discard(entry.replica_id)
+                del self._loads[entry.replica_id]
         key = (entry.session_key, entry.replica_id)
         left = self._sessions[key] - 1
         if left:

@@ -33,7 +33,7 @@ def observed(replica: Replica, seen: Observation, *, fleet: Fleet, conduct: Cond
         load.is_lost = load.is_lost and replica.state in _LOST
         load.given_tokens = load.prefill_tokens
         if not load.inflight:
-            load.deepest_tokens = 0
+            load.deepest_tokens, load.has_taken_back = 0, False
         replica.observed = replica.report = seen
         _foreign(replica, seen, fleet)
         _learn(replica, seen, fleet)

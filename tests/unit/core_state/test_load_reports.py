@@ -164,6 +164,25 @@ def test_a_prefill_that_was_given_up_may_still_be_computed() -> None:
         assert replica.state is State.READY or tenth / 10 > 4.0
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_long_prompt_that_was_answered_gives_the_next_one_no_more_time(
+    is_answered: bool,  # noqa: FBT001
+) -> None:
+    core = make_core(1)
+    replica = told(core, chunk_tokens=16_384)
+    report(core, 0.0, 1.0)
+    deep = core.arrive(prompt(list(range(1, 245)), key="s"), 0.1)
+    if is_answered:
+        core.began(deep, 0.2)
+    core.finish(deep, Outcome.DONE if is_answered else Outcome.CLIENT_GONE, 0.3)
+    core.arrive(prompt(list(range(500, 510)), key="t"), 0.4)
+    now_s = 0.4
+    while replica.state is State.READY:
+        now_s += 0.25
+        report(core, now_s, 1.0)
+    assert (now_s - 0.4 <= 3.0) is is_answered
+
+
 def test_one_of_several_ranks_that_stands_still_is_seen() -> None:
     core = make_core(1)
     replica = told(core)

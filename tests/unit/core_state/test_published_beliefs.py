@@ -49,8 +49,8 @@ class Talk:
         return core.arrive(facts, now_s)
 
 
-def _rig(n: int = 2) -> tuple[RouterCore, dict[str, PagedReplica]]:
-    core = make_core(n)
+def _rig(n: int = 2, policy: str = "home") -> tuple[RouterCore, dict[str, PagedReplica]]:
+    core = make_core(n, policy=policy)
     replicas = {f"r{i}": PagedReplica(core, f"r{i}") for i in range(n)}
     for replica in replicas.values():
         replica.restart()
@@ -285,3 +285,76 @@ def test_ties_are_bounded_and_the_longest_unused_goes() -> None:
     assert core.beliefs.ties.n_pages <= core.beliefs.ties._pages_max
     talks[-1].grow()
     assert _turn(core, replicas, talks[-1], 1.0) == 0
+
+
+def _plain_turn(core: RouterCore, replicas: dict[str, PagedReplica], talk: Talk) -> tuple[int, int]:
+    """One turn that nobody ties; answers predicted and reported cached tokens."""
+    ticket = talk.ask(core, 1.0)
+    replica = replicas[ticket.replica_id]
+    cached = replica.cached_tokens(talk.tokens)
+    replica.compute(talk.tokens)
+    core.began(ticket, 1.0)
+    core.finish(ticket, Outcome.DONE, 1.0, usage=Usage(len(talk.tokens), 3, cached))
+    return ticket.cached_tokens, cached
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_one_session_ties_takes_nothing_from_others_with_its_head(seed: int) -> None:
+    dice = random.Random(seed)
+    core, replicas = _rig()
+    head = _talk("head", dice)
+    del head.segments[N_HEAD:], head.lengths[N_HEAD:]
+    talks = [_talk(f"s{n}", dice, head) for n in range(8)]
+    for talk in talks:
+        for _ in range(3):
+            talk.grow()
+        _plain_turn(core, replicas, talk)
+    for talk in talks[4:]:
+        for _ in range(2):
+            talk.grow()
+            _turn(core, replicas, talk, 1.0)
+    for talk in talks[:4]:
+        before = len(talk.tokens)
+        talk.grow()
+        predicted, cached = _plain_turn(core, replicas, talk)
+        assert cached > before - PAGE_TOKENS
+        assert predicted > 0.8 * cached - 2 * PAGE_TOKENS
+
+
+@pytest.mark.parametrize("n_replicas", [1, 2])
+def test_the_guess_of_a_head_is_not_what_a_session_holds(n_replicas: int) -> None:
+    """Of one prompt alone nobody knows where its head ends: its pages may be another session's."""
+    dice = random.Random(9)
+    core, replicas = _rig(n_replicas, policy="rendezvous")
+    head = _talk("head", dice)
+    del head.segments[N_HEAD:], head.lengths[N_HEAD:]
+    one, other = _talk("one", dice, head), _talk("two", dice, head)
+    for talk in (one, other):
+        talk.grow()
+    other.lengths[-1] = 50  # by bytes, nearly all of its tokens seem to belong to the head
+    other.tokens += [dice.getrandbits(17) for _ in range(2_000)]
+    _plain_turn(core, replicas, one)
+    _turn(core, replicas, other, 1.0)
+    assert len({core.pins.get(talk.key).home_id for talk in (one, other)}) == n_replicas
+    for _ in range(4):
+        one.grow()
+        predicted, cached = _plain_turn(core, replicas, one)
+        assert abs(predicted - cached) <= 0.2 * cached + 2 * PAGE_TOKENS
+
+
+def test_a_flush_of_the_time_before_takes_nothing_from_requests_since() -> None:
+    dice = random.Random(10)
+    core, replicas = _rig(1)
+    replica, talk = replicas["r0"], _talk("s", dice)
+    replica.said(Said.BEGUN)
+    _plain_turn(core, replicas, talk)
+    replica.tell(Change(Kind.CLEARED))  # replayed: it was before
+    replica.tell(Change(Kind.STORED, Medium.GPU, None, replica.prompts[-1]))
+    replica.said(Said.WHOLE)
+    talk.grow()
+    predicted, cached = _plain_turn(core, replicas, talk)
+    assert cached
+    assert predicted > 0.8 * cached
+    replica.flush()
+    talk.grow()
+    assert _plain_turn(core, replicas, talk) == (0, 0)
