@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from replica.supervise.ports import Maker
     from replica.supervise.replica import Care
 
+_NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 _PORT_MAX: Final = 65_535
 _HEAD_BYTES_MAX: Final = 4 << 20
 _EMULATE: Final = (sys.executable, "-P", "-m", "router.cli")
@@ -65,7 +68,9 @@ _KeyFile = Annotated[Path | None, typer.Option(help="file with the routers' admi
 _CaFile = Annotated[Path | None, typer.Option(help="file with the CA of the routers' https")]
 _Advertise = Annotated[str | None, typer.Option(help="address that routers reach engines at")]
 _Name = Annotated[str | None, typer.Option(help="replica id, a number behind it if several")]
-_Lease = Annotated[float, typer.Option(help="seconds a router waits for a heartbeat", min=1.0)]
+_Lease = Annotated[
+    float, typer.Option(help="seconds a router waits for a heartbeat", min=1.0, max=3600.0)
+]
 _MetricsHost = Annotated[str, typer.Option(help="address of the supervisor's own port")]
 _MetricsPort = Annotated[int, typer.Option(help="its port; 0: a free one", min=0, max=_PORT_MAX)]
 _NoMetrics = Annotated[bool, typer.Option("--no-metrics", help="open no port of its own")]
@@ -161,6 +166,7 @@ def _run(asked: dict[str, Any]) -> int:
 
     from replica.supervise.machine import supervise
 
+    _demand_sane(asked)
     try:
         return asyncio.run(
             supervise(
@@ -179,6 +185,19 @@ def _run(asked: dict[str, Any]) -> int:
             file=sys.stderr,
         )
         return 1
+
+
+def _demand_sane(asked: dict[str, Any]) -> None:
+    """Refuse what the options' own limits let through."""
+    for key, value in asked.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            flag = key.replace("_", "-")
+            raise ReplicaError("bad-value", f"--{flag} {value}: give a number")
+    name = asked["name"]
+    if name is not None and not _NAME.fullmatch(name):
+        raise ReplicaError(
+            "bad-value", f"--name {name}: give up to 100 letters, digits, dots, dashes or colons"
+        )
 
 
 def _launches(asked: dict[str, Any]) -> list[tuple[tuple[str, ...], Launch]]:

@@ -173,6 +173,8 @@ def test_one_that_is_never_ready_has_a_deadline(model: Path, tmp_path: Path) -> 
         (("--router", "http://r:1", "--router-key-file", "/none"), "key cannot be read from /none"),
         (("--shared-head", "/none"), "--shared-head /none cannot be read"),
         (("--log-level", "loud"), "--log-level loud"),
+        (("--drain-timeout", "inf"), "--drain-timeout inf: give a number"),
+        (("--name", "a b"), "--name a b"),
         (("--restarts", "-1"), "--restarts"),
     ],
 )
