@@ -32,7 +32,7 @@ def router_accesses(
     """
     key = _key(key_file)
     authority = str(ca_file) if ca_file is not None else os.environ.get(_CA_FILE) or None
-    accesses = tuple(RouterAccess(_url(url), key, authority) for url in dict.fromkeys(urls))
+    accesses = tuple(RouterAccess(url, key, authority) for url in dict.fromkeys(map(_url, urls)))
     for access in accesses:
         try:
             access.tls()

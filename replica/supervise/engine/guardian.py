@@ -18,7 +18,10 @@ import os
 import select
 import signal
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h; kept across exec
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -128,11 +131,10 @@ class Guardian:
 
     def _kill_all(self) -> None:
         """SIGKILL to every descendant. What they start meanwhile is found the next time."""
+        if self._is_running:  # the group's number is nobody else's
+            _end(os.killpg, self._pid)
         for pid in descendants(os.getpid()):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
+            _end(os.kill, pid)
 
     def _say(self, line: str) -> None:
         if self._is_heard:
@@ -143,9 +145,10 @@ class Guardian:
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below this one, zombies too, as ``/proc`` shows them now."""
+    """Every process below this one, zombies too, as ``/proc`` shows them now; none where there is no such."""
     parents: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208  (pathlib is slow to import)
+    names = os.listdir("/proc") if os.path.isdir("/proc") else []  # noqa: PTH112, PTH208  (slow to import)
+    for name in names:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123
@@ -161,6 +164,14 @@ def descendants(root: int) -> list[int]:
         found += children
         ahead += children
     return found
+
+
+def _end(send: Callable[[int, int], None], number: int) -> None:
+    """SIGKILL to a process or a group that may be gone, or not be there yet."""
+    try:
+        send(number, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
 
 
 def _drain(descriptor: int) -> None:
