@@ -47,6 +47,10 @@ _OF_PROBES: Final = re.compile(
     r'"GET /(?:ready|health|health_generate|metrics|server_info|v1/loads\S*|v1/models) HTTP/1\.1" (?:200|503)'
 )
 """Lines of the engine's access log that only say that it is watched, several a second."""
+_OF_BINDINGS: Final = re.compile(
+    r"^nanobind: | - leaked (?:instance|type|function) | - \.\.\. skipped remainder|^See https://nanobind"
+)
+"""What SGLang's libraries print at each end, dozens of lines behind the cause."""
 _ALLOWED: Final[dict[State, frozenset[str]]] = {
     State.PREPARING: frozenset({"prepare", "withdraw"}),
     State.STARTING: frozenset({"ready", "withdraw"}),
@@ -296,7 +300,8 @@ class Supervised:
         self.counts.lines_total += 1
         if _OF_PROBES.search(line):
             return
-        self._last.add(line)
+        if not _OF_BINDINGS.search(line):
+            self._last.add(line)
         self._printer.note(f"{self.name}| {line}")
 
     def _on_quiet(self, quiet_s: float) -> None:

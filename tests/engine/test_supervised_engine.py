@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -15,7 +16,9 @@ import pytest
 
 from tests.doubles.asked import Asked, fleet, fleet_when
 from tests.doubles.engines import MODEL, PYTHON, SCRIPTS, tiny_model
-from tests.doubles.processes import emulate, end, running
+from tests.doubles.marked import NAME as MARK
+from tests.doubles.marked import new_mark, none_left
+from tests.doubles.processes import COMMAND, emulate, end, running
 from tests.doubles.supervised import Supervisor, supervised
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ pytestmark = pytest.mark.engine
 NAME = "real"
 READY_S_MAX = 240.0
 N_REQUESTS = 8
+ADDRESS_KIB = 5_500_000
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +57,12 @@ def supervisor(router: Running, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield supervisor
 
 
-def wrapper(folder: Path) -> Path:
+def wrapper(folder: Path, before: str = ":") -> Path:
     """SGLang with the stand-ins for what a CPU has not, and a health check that gives up early."""
     path = folder / "sglang"
     engine = PYTHON.with_name("sglang")
     path.write_text(
-        "#!/bin/sh\n"
+        f"#!/bin/sh\n{before}\n"
         f"PYTHONPATH='{SCRIPTS / 'stubs'}' SGLANG_HEALTH_CHECK_TIMEOUT=4 exec '{engine}' \"$@\"\n"
     )
     path.chmod(0o755)
@@ -142,3 +146,24 @@ async def test_sigterm_under_load_answers_everybody_and_leaves_nothing(
         assert await asyncio.to_thread(supervisor.wait_ended, 60.0) == 0, supervisor.output
         assert supervisor.left() == {}
         assert NAME not in await fleet(http, router.admin_url)
+
+
+def test_too_little_memory_at_the_start_is_one_message_and_not_tried_again(tmp_path: Path) -> None:
+    """Enough to load everything, and not for the pool."""
+    program = wrapper(tmp_path, f"ulimit -v {ADDRESS_KIB}")
+    words = ("--recipe", "tiny-cpu", "--model-path", str(tiny_model()), "--program", str(program))
+    mark = new_mark()
+    ended = subprocess.run(
+        [*COMMAND, "replica", "run", *words, "--port", "0", "--no-metrics"],
+        env={**os.environ, MARK: mark},
+        capture_output=True,
+        text=True,
+        timeout=READY_S_MAX,
+        check=False,
+    )
+    assert ended.returncode == 3, ended.stderr
+    message = next(line for line in ended.stderr.splitlines() if line.startswith("homeport "))
+    assert "can't allocate memory" in message
+    assert message.endswith("[host-out-of-memory]")
+    assert ended.stderr.count("state=starting") == 1
+    assert none_left(mark) == {}

@@ -42,7 +42,7 @@ KINDS: Final[dict[str, Kind]] = {
         " or end what else holds memory on this device"
     ),
     "host-out-of-memory": Kind(
-        "lower the host tier (HiCache) or give the machine or container more memory"
+        "lower the host tier (HiCache), on a CPU the memory fraction, or give the machine or container more memory"
     ),
     "exited-early": Kind("read the engine's last lines", heals=True),
     "crashed": Kind("read the engine's last lines", heals=True),
