@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from replica.commands import running
+from replica.commands.asking import RecipeName, RecipeOption, indexes
 from replica.errors import ReplicaError
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ def _seconds(text: str, least: float = 0.1) -> Any:  # noqa: ANN401  (typer's ow
     return typer.Option(help=text, metavar="SECONDS", min=least)
 
 
-_Named = Annotated[str | None, typer.Argument(metavar="RECIPE", help="a recipe's name or file")]
-_Recipe = Annotated[str | None, typer.Option("--recipe", help="the same, as an option")]
 _Variant = Annotated[str | None, typer.Option(help="a variant of the recipe")]
 _Options = Annotated[list[str] | None, typer.Option("--option", help="an option of it; repeatable")]
 _Engine = Annotated[Engine, typer.Option(help="the engine itself, or an emulation without a GPU")]
@@ -102,8 +101,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _command(
     *,
-    named: _Named = None,
-    recipe: _Recipe = None,
+    named: RecipeName = None,
+    recipe: RecipeOption = None,
     variant: _Variant = None,
     option: _Options = None,
     engine: _Engine = Engine.SGLANG,
@@ -209,9 +208,9 @@ def _launches(asked: dict[str, Any]) -> list[tuple[tuple[str, ...], Launch]]:
     from replica.supervise import ports
 
     setup = _setup(asked)
-    indexes = ports.gpu_indexes(asked["gpus"]) if asked["gpus"] else ()
-    groups = ports.gpu_groups(indexes, setup.tp, asked["replicas"])
-    is_shared = asked["engine"] is Engine.EMULATED and asked["one_process"] and not indexes
+    gpus = indexes(asked["gpus"])
+    groups = ports.gpu_groups(gpus, setup.tp, asked["replicas"])
+    is_shared = asked["engine"] is Engine.EMULATED and asked["one_process"] and not gpus
     heads = tuple(_text(path) for path in asked["shared_head"] or ())
     made = ports.launches(
         groups,
@@ -234,14 +233,11 @@ def _launches(asked: dict[str, Any]) -> list[tuple[tuple[str, ...], Launch]]:
 
 def _setup(asked: dict[str, Any]) -> Setup:
     """The recipe, set up for these devices or this CPU."""
-    from replica.commands.asking import Wanted, found
+    from replica.commands.asking import Wanted, found, recipe_of
 
-    given = asked["recipe"] or asked["named"]
-    if given is None or (asked["recipe"] and asked["named"] not in (None, asked["recipe"])):
-        raise ReplicaError("unknown-recipe", "name one recipe: homeport replica run RECIPE")
     return found(
         Wanted(
-            recipe=given,
+            recipe=recipe_of(asked["named"], asked["recipe"]),
             variant=asked["variant"],
             options=tuple(asked["option"] or ()),
             gpu=asked["gpu"],

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from replica.engines.base import Launch
 
 _TRIES: Final = 200
-_GPUS_MAX: Final = 1_024
 
 
 class Maker(Protocol):
@@ -23,26 +22,6 @@ class Maker(Protocol):
 
     def __call__(self, port: int, *, gpus: tuple[int, ...], count: int) -> Launch:
         """The launch of ``count`` replicas in one process."""
-
-
-def gpu_indexes(text: str) -> tuple[int, ...]:
-    """The GPUs that a list such as ``0-3,6`` names, in its order.
-
-    Raises:
-        ReplicaError: ``bad-value``.
-    """
-    found: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ReplicaError("bad-value", f"--gpus {text}: give indexes such as 0-3 or 0,2,4-7")
-        begin, end = int(first), int(last or first)
-        if not begin <= end < _GPUS_MAX:
-            raise ReplicaError("bad-value", f"--gpus {text}: {part.strip()} names no GPUs")
-        found += range(begin, end + 1)
-    if len(set(found)) != len(found):
-        raise ReplicaError("bad-value", f"--gpus {text}: a GPU is named twice")
-    return tuple(found)
 
 
 def gpu_groups(gpus: tuple[int, ...], tp: int, replicas: int | None) -> tuple[tuple[int, ...], ...]:

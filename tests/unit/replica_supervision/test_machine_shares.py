@@ -6,7 +6,8 @@ import pytest
 
 from replica.engines.base import Launch
 from replica.errors import ReplicaError
-from replica.supervise.ports import gpu_groups, gpu_indexes, launches
+from replica.machine.gpus import gpu_indexes
+from replica.supervise.ports import gpu_groups, launches
 
 
 def engine(port: int, *, gpus: tuple[int, ...], count: int) -> Launch:
