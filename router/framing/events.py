@@ -5,8 +5,11 @@ A part of a body is plain ``bytes``: the most frequent event needs no object of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from router.framing.alike import Alike
 
 HeaderList = list[tuple[bytes, bytes]]
 """Header lines in order, names in lower case, values stripped of outer blanks."""
@@ -20,6 +23,8 @@ class RequestHead:
     ``*``. ``content_length`` is None where none was declared. ``http_version`` is "1.0" or "1.1".
     ``host``, ``content_coding`` and ``connection`` are in lower case, empty where there are none;
     ``is_watched``: it speaks of its origin or trace. ``trace_id`` is empty until a trace is known.
+    ``alike`` is the same object for heads that differ in their content length only, None where that is not
+    known.
     """
 
     method: bytes
@@ -35,6 +40,7 @@ class RequestHead:
     connection: bytes = b""
     is_watched: bool = False
     trace_id: str = ""
+    alike: Alike | None = field(default=None, compare=False, repr=False)
 
     @property
     def path(self) -> bytes:
@@ -51,7 +57,7 @@ class RequestHead:
 class ResponseHead:
     """The head of a final answer (status 200 and above).
 
-    ``is_eof_framed``: nothing but the end of the connection ends the body.
+    ``is_eof_framed``: nothing but the end of the connection ends the body. ``alike`` as in a request's.
     """
 
     status: int
@@ -59,6 +65,7 @@ class ResponseHead:
     content_length: int | None
     is_chunked: bool
     is_eof_framed: bool
+    alike: Alike | None = field(default=None, compare=False, repr=False)
 
 
 class MessageEnd:
@@ -81,6 +88,8 @@ class FramingError:
 
 
 MESSAGE_END: Final = MessageEnd()
+HEAD_END: Final[object] = object()
+"""Stands for a head that is known, until the parser puts the head itself in its place."""
 
 RequestMark = RequestHead | MessageEnd
 ResponseMark = ResponseHead | MessageEnd

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 import httptools
 from typing_extensions import override
 
-from router.framing.collector import HEADER_BYTES_MAX, HEADERS_MAX, Collector
-from router.framing.events import MESSAGE_END, ResponseHead, ResponseMark
+from router.framing.alike import Alike
+from router.framing.collector import HEADER_BYTES_MAX, HEADERS_MAX, Collector, Quiet
+from router.framing.events import HEAD_END, MESSAGE_END, ResponseHead, ResponseMark
 
 if TYPE_CHECKING:
     from router.framing.events import ResponseEvent
@@ -38,6 +39,8 @@ class ResponseParser(Collector[ResponseMark]):
         "_is_overrun",
         "_keep_alive",
         "_parser",
+        "_quiet",
+        "_status",
         "has_bytes",
     )
 
@@ -53,6 +56,8 @@ class ResponseParser(Collector[ResponseMark]):
         self._is_eof_framed = False
         self._end_at = -1
         self.has_bytes = False
+        self._status = 0
+        self._quiet: httptools.HttpResponseParser | None = None
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
 
     def start(self, *, is_head: bool = False) -> None:
@@ -61,6 +66,7 @@ class ResponseParser(Collector[ResponseMark]):
         self._is_complete = False
         self._is_head = is_head
         self._is_eof_framed = False
+        self._is_start = not is_head
         self.has_bytes = False
 
     @property
@@ -81,6 +87,19 @@ class ResponseParser(Collector[ResponseMark]):
         if self._is_complete:
             self._is_overrun = True
             return []
+        if self._left_bytes:
+            return self._feed_left(data)
+        is_start, self._is_start = self._is_start, False
+        if is_start and self._alike is not None:
+            found = self._alike.read(data)
+            if found is not None and (recalled := self._recall(self._alike, data, *found)):
+                return recalled
+        events = self._feed(parser, data)
+        if is_start and events:
+            self._keep(data, events[0])
+        return events
+
+    def _feed(self, parser: httptools.HttpResponseParser, data: bytes) -> list[ResponseEvent]:
         refused = self._run(parser, data)
         events = self._events
         if events and self._end_at < 0 and self._failed_at < 0 and not refused:
@@ -111,7 +130,53 @@ class ResponseParser(Collector[ResponseMark]):
 
     def close(self) -> None:
         """Let go of llhttp, whose callbacks hold this object in a cycle."""
-        self._parser = None
+        self._parser = self._quiet = None
+
+    # Heads that come again
+
+    def _keep(self, data: bytes, head: ResponseEvent) -> None:
+        """Remember a head that was read from the beginning of ``data``."""
+        self._alike = None
+        if not isinstance(head, ResponseHead) or head.status in _BODILESS:
+            return
+        if self._keep_alive and head.content_length is not None:
+            self._status = head.status
+            self._alike = head.alike = Alike.of(data, head.headers)
+
+    def _recall(
+        self, alike: Alike, data: bytes, head_bytes: int, digits: bytes
+    ) -> list[ResponseEvent] | None:
+        """Read an answer, or its beginning, whose head is known; None if more than that is here."""
+        length = int(digits)
+        left = head_bytes + length - len(data)
+        if left < 0 or head_bytes > self._header_bytes_max:
+            return None
+        if self._quiet is None:
+            self._quiet = httptools.HttpResponseParser(Quiet(self._events.append, MESSAGE_END))
+        self._keep_alive = True
+        self._left_bytes = left
+        events = self._feed_quiet(self._quiet, data)
+        if events[0] is HEAD_END:
+            headers = alike.headers(digits)
+            events[0] = ResponseHead(self._status, headers, length, False, False, alike)  # noqa: FBT003
+        return events
+
+    def _feed_left(self, data: bytes) -> list[ResponseEvent]:
+        """Read on in the body of an answer whose head was known."""
+        quiet, left = self._quiet, self._left_bytes
+        assert quiet is not None
+        if len(data) > left:
+            self._is_overrun = True
+            data = data[:left]
+        self._left_bytes = left - len(data)
+        return self._feed_quiet(quiet, data)
+
+    def _feed_quiet(self, quiet: httptools.HttpResponseParser, data: bytes) -> list[ResponseEvent]:
+        refused = self._run(quiet, data)
+        if refused:
+            self._fail(_CODE, f"The replica's answer is not HTTP: {refused}.", _STATUS)
+        self._is_complete = not self._left_bytes
+        return self._drain()
 
     @override
     def on_message_begin(self) -> None:

@@ -55,14 +55,13 @@ def forwarded_fields(
 
     ``has_key``: the client's own API key is among them.
     """
-    told = b""
     if isinstance(headers, Announced):
-        told = headers.told
+        written = headers.written
     else:
-        headers = end_to_end(headers, NOT_FORWARDED if has_key else NOT_FORWARDED | KEYS)
-    return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
-        lines(headers),
-        told,
+        kept = end_to_end(headers, NOT_FORWARDED if has_key else NOT_FORWARDED | KEYS)
+        written = lines(kept)
+    return b"%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
+        written,
         body_bytes,
         request_id.encode("ascii"),
         door_id.encode("ascii"),
