@@ -8,10 +8,9 @@ call back with equal headers, so these are taken from the head that came before 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from router.framing.events import HeaderList
+HeaderList = list[tuple[bytes, bytes]]
 
 _HEAD_END: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE)
