@@ -5,8 +5,10 @@ A part of a body is plain ``bytes``: the most frequent event needs no object of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from router.rows import Row
 
 if TYPE_CHECKING:
     from router.framing.alike import Alike
@@ -15,8 +17,7 @@ HeaderList = list[tuple[bytes, bytes]]
 """Header lines in order, names in lower case, values stripped of outer blanks."""
 
 
-@dataclass(slots=True)
-class RequestHead:
+class RequestHead(Row):
     """The head of a request.
 
     ``target`` is in origin form (path and query), also where the client sent the absolute form, or
@@ -40,7 +41,7 @@ class RequestHead:
     connection: bytes = b""
     is_watched: bool = False
     trace_id: str = ""
-    alike: Alike | None = field(default=None, compare=False, repr=False)
+    alike: Alike | None = None
 
     @property
     def path(self) -> bytes:
@@ -53,8 +54,7 @@ class RequestHead:
         return self.is_chunked or bool(self.content_length)
 
 
-@dataclass(slots=True)
-class ResponseHead:
+class ResponseHead(Row):
     """The head of a final answer (status 200 and above).
 
     ``is_eof_framed``: nothing but the end of the connection ends the body. ``alike`` as in a request's.
@@ -65,7 +65,7 @@ class ResponseHead:
     content_length: int | None
     is_chunked: bool
     is_eof_framed: bool
-    alike: Alike | None = field(default=None, compare=False, repr=False)
+    alike: Alike | None = None
 
 
 class MessageEnd:

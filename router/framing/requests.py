@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import httptools
+from msgspec.structs import replace
 from typing_extensions import override
 
 from router.framing.alike import Alike
@@ -115,7 +115,7 @@ class RequestParser(Collector[RequestMark]):
         if self._quiet is None:
             self._quiet = httptools.HttpRequestParser(Quiet(self._events.append, MESSAGE_END))
         self._left_bytes = left
-        events = self._feed_quiet(self._quiet, data)
+        events = self._feed_known(self._quiet, data)
         if events[0] is HEAD_END:
             events[0] = RequestHead(
                 before.method,
@@ -140,13 +140,14 @@ class RequestParser(Collector[RequestMark]):
         assert quiet is not None
         self._left_bytes = max(0, left - len(data))
         if len(data) <= left:
-            return self._feed_quiet(quiet, data)
-        return self._feed_quiet(quiet, data[:left]) + self.feed(data[left:])
+            return self._feed_known(quiet, data)
+        return self._feed_known(quiet, data[:left]) + self.feed(data[left:])
 
-    def _feed_quiet(self, quiet: httptools.HttpRequestParser, data: bytes) -> list[RequestEvent]:
-        refused = self._run(quiet, data)
-        if refused:
-            self._fail("bad-request", _refusal(refused, data), 400)
+    def _feed_known(self, quiet: httptools.HttpRequestParser, data: bytes) -> list[RequestEvent]:
+        try:
+            quiet.feed_data(data)
+        except httptools.HttpParserError as fault:
+            self._fail("bad-request", _refusal(str(fault), data), 400)
         return self._drain()
 
     def _fail_size(self) -> None:

@@ -155,7 +155,7 @@ class ResponseParser(Collector[ResponseMark]):
             self._quiet = httptools.HttpResponseParser(Quiet(self._events.append, MESSAGE_END))
         self._keep_alive = True
         self._left_bytes = left
-        events = self._feed_quiet(self._quiet, data)
+        events = self._feed_known(self._quiet, data)
         if events[0] is HEAD_END:
             headers = alike.headers(digits)
             events[0] = ResponseHead(self._status, headers, length, False, False, alike)  # noqa: FBT003
@@ -169,12 +169,13 @@ class ResponseParser(Collector[ResponseMark]):
             self._is_overrun = True
             data = data[:left]
         self._left_bytes = left - len(data)
-        return self._feed_quiet(quiet, data)
+        return self._feed_known(quiet, data)
 
-    def _feed_quiet(self, quiet: httptools.HttpResponseParser, data: bytes) -> list[ResponseEvent]:
-        refused = self._run(quiet, data)
-        if refused:
-            self._fail(_CODE, f"The replica's answer is not HTTP: {refused}.", _STATUS)
+    def _feed_known(self, quiet: httptools.HttpResponseParser, data: bytes) -> list[ResponseEvent]:
+        try:
+            quiet.feed_data(data)
+        except httptools.HttpParserError as fault:
+            self._fail(_CODE, f"The replica's answer is not HTTP: {fault}.", _STATUS)
         self._is_complete = not self._left_bytes
         return self._drain()
 

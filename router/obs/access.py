@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from router.clock import epoch_s
@@ -21,6 +22,7 @@ DELAY_S: Final = 0.05
 """How long a line may wait for others; a router that is killed loses those that wait."""
 
 _LINES_MAX: Final = 512
+_KEPT_MAX: Final = 4096
 
 
 class AccessLog:
@@ -51,15 +53,17 @@ class AccessLog:
         ttft = "-" if ttft_s is None else f"{ttft_s:.3f}"
         prompt, cached = record.reported_prompt_tokens, record.reported_cached_tokens
         output = record.output_tokens
+        request_id = record.request_id
         self._add(
-            f"request session={quoted(record.session_key)} source={record.session_source}"
-            f" tenant={record.tenant or '-'} dialect={record.dialect} model={quoted(record.model)}"
+            f"request session={_kept_quoted(record.session_key)} source={record.session_source}"
+            f" tenant={record.tenant or '-'} dialect={record.dialect} model={_kept_quoted(record.model)}"
             f" stream={record.is_stream:d} replica={record.replica_id} reason={record.reason}"
             f" tries={record.n_tries} prompt={'-' if prompt is None else prompt}"
             f" predicted={record.predicted_cached_tokens} cached={'-' if cached is None else cached}"
             f" output={'-' if output is None else output} ttft_s={ttft} duration_s={record.duration_s:.3f}"
             f" outcome={record.outcome} error={record.error_code or '-'}"
-            f" id={quoted(record.request_id) or '-'} trace={record.trace_id or '-'}"
+            f" id={request_id if request_id.isalnum() else quoted(request_id) or '-'}"
+            f" trace={record.trace_id or '-'}"
         )
 
     def turned_away(self, *, code: str, dialect: str, target: str, tenant: str) -> None:
@@ -94,6 +98,10 @@ class AccessLog:
 def quoted(value: str) -> str:
     """A value for a log line: quoted if it holds blanks, quotes or control characters."""
     return value if value.isprintable() and " " not in value and '"' not in value else repr(value)
+
+
+_kept_quoted: Final = lru_cache(_KEPT_MAX)(quoted)
+"""For what comes again: keys of sessions and models' names are short."""
 
 
 def _to_stderr(text: str) -> None:

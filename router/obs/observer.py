@@ -25,9 +25,10 @@ class Observer:
     def finished(self, record: RequestRecord) -> None:
         """A placed request is over."""
         self._counts.finished(record)
-        if record.tenant and (account := self._account(record.tenant)) is not None:
+        account = self._account(record.tenant) if record.tenant else None
+        if account is not None:
             account.count(
-                str(record.outcome),
+                "" if record.outcome is None else record.outcome.value,
                 prompt_tokens=record.reported_prompt_tokens or 0,
                 cached_tokens=record.reported_cached_tokens or 0,
                 output_tokens=record.output_tokens or 0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
@@ -18,7 +17,7 @@ from router.dialect.body.reading import (
     whole_number,
 )
 from router.dialect.body.render import ShapeError, settings_bytes
-from router.dialect.clients.identity import Identity, body_key, chain_key, named_session, safe_key
+from router.dialect.clients.identity import Identity, Namer, body_key, chain_key, safe_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +58,11 @@ class Envelope(msgspec.Struct, gc=False):
     routed_dp_rank: msgspec.Raw = NO_RAW
     data_parallel_rank: msgspec.Raw = NO_RAW
 
+    def member(self, name: str) -> msgspec.Raw:
+        """A raw member by its name; an empty one if the body has none, or the API no such."""
+        value: msgspec.Raw = getattr(self, name)
+        return value
+
 
 BodyT = TypeVar("BodyT", bound=Envelope)
 
@@ -85,7 +89,7 @@ class BodyReader(Generic[BodyT]):
         self._has_previous = has_previous
         self._decode = msgspec.json.Decoder(body_type).decode
         self._render = render
-        self._session_header = session_header.lower().encode() if session_header else None
+        self._namer = Namer(session_header.lower().encode() if session_header else None)
 
     def read(self, body: bytes, headers: Headers) -> PromptFacts:
         """Turn a request into facts.
@@ -107,15 +111,27 @@ class BodyReader(Generic[BodyT]):
             raise fault(body, error) from error
         if apart:
             prompt = prompt.apart(apart)
-        facts = self._facts(headers, partial(getattr, parsed), chain_key(prompt.opening))
-        facts.chain = prompt.chain
-        facts.ends_bytes = prompt.ends_bytes
-        facts.head_segments = prompt.head_segments
-        facts.model = safe_key(parsed.model)  # kept and logged: bounded and printable
-        facts.n_messages = len(parsed.messages)
-        facts.edit = edit
-        facts.lora_name = lora_name
-        return facts
+        unnamed_key = chain_key(prompt.opening)
+        identity = self._namer.session(headers, parsed.member, opening=unnamed_key)
+        if identity is None:
+            identity = Identity(unnamed_key, SessionSource.CHAIN)
+        return PromptFacts(
+            dialect=self._name,
+            model=safe_key(parsed.model),  # kept and logged: bounded and printable
+            is_stream=is_true(parsed.stream),
+            output_tokens_max=whole_number(parsed.max_completion_tokens)
+            or whole_number(parsed.max_tokens),
+            session_key=identity.key,
+            session_source=identity.source,
+            parent_key=identity.parent_key,
+            chain=prompt.chain,
+            ends_bytes=prompt.ends_bytes,
+            head_segments=prompt.head_segments,
+            n_messages=len(parsed.messages),
+            edit=edit,
+            lora_name=lora_name,
+            previous_id=self._previous_id(parsed.previous_response_id),
+        )
 
     def _unreadable(self, body: bytes, headers: Headers) -> PromptFacts:
         """Facts of a body whose shape cannot be read: what its envelope still tells."""
@@ -127,23 +143,18 @@ class BodyReader(Generic[BodyT]):
         except _JSON_FAULTS as error:
             raise fault(body, error) from error
         fingerprint = body_key(xxhash.xxh3_64_intdigest(body))
-        facts = self._facts(headers, lambda name: fields.get(name, NO_RAW), fingerprint)
-        facts.is_readable = False
-        facts.model = safe_key(_text(fields.get("model", NO_RAW)))
-        return facts
 
-    def _facts(
-        self, headers: Headers, field: Callable[[str], msgspec.Raw], unnamed_key: str
-    ) -> PromptFacts:
-        """Facts without a prompt; ``unnamed_key`` is the session's key if it names none."""
-        identity = named_session(
-            headers, field, opening=unnamed_key, session_header=self._session_header
-        )
+        def field(name: str) -> msgspec.Raw:
+            return fields.get(name, NO_RAW)
+
+        identity = self._namer.session(headers, field, opening=fingerprint)
         if identity is None:
-            identity = Identity(unnamed_key, SessionSource.CHAIN)
+            identity = Identity(fingerprint, SessionSource.CHAIN)
         return PromptFacts(
             dialect=self._name,
+            model=safe_key(_text(field("model"))),
             is_stream=is_true(field("stream")),
+            is_readable=False,
             output_tokens_max=whole_number(field("max_completion_tokens"))
             or whole_number(field("max_tokens")),
             session_key=identity.key,

@@ -175,7 +175,7 @@ class Reception:
                 request_id=self._request_id,
                 visit=self._visit,
             )
-            exchange.start(body, unquote(found.variable))
+            exchange.start(body, unquote(found.variable) if found.variable else "")
         except (ClientError, Refused) as error:
             self.turn_away(error)
         except Exception:  # noqa: BLE001 - a fault of the router itself is answered as one

@@ -10,7 +10,7 @@ exchange ends.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from router.edge.bounds.tries import who
 from router.edge.context import Pressure
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from router.edge.wire.relay import Client, Relay
     from router.errors import RouterError, UpstreamError
     from router.framing.events import RequestHead, ResponseEvent
+
+_ELSEWHERE: Final = Step.ELSEWHERE  # reading a member of an enumeration costs as much as a call
+_RELAY: Final = Step.RELAY
+_BROKEN: Final = Step.BROKEN
 
 
 class Exchange:
@@ -153,14 +157,14 @@ class Exchange:
         reader = self._reader
         assert reader is not None
         step = reader.read(events)
-        if step is Step.ELSEWHERE:
+        if step is _ELSEWHERE:
             assert reader.error is not None
             if self._go_elsewhere(reader.error) or self._may_wait(reader.error):
                 return
             step = reader.accept()
-        if step is Step.RELAY:
+        if step is _RELAY:
             self._forward(reader)
-        elif step is Step.BROKEN:
+        elif step is _BROKEN:
             assert reader.error is not None
             self._fail(reader.error)
 
@@ -189,7 +193,7 @@ class Exchange:
             self._cut(UpstreamProtocol("stream-cut", what))
         else:
             data = reader.take()
-            self._settle(reader)
+            self._settle(reader.failure())
             self._relay.end(data)
 
     def _begin(self, reader: AnswerReader) -> None:
@@ -214,16 +218,17 @@ class Exchange:
         if reader.has_begun:
             self._door.core.began(place.ticket, self._door.now_s())
         record = place.ticket.record
-        self._door.holders.learn(
-            reader.kept_id, record.replica_id, record.session_key, owner=record.tenant
-        )
+        if kept_id := reader.kept_id:
+            self._door.holders.learn(
+                kept_id, record.replica_id, record.session_key, owner=record.tenant
+            )
         if head.status in RETRIED:
             fields = self._answer.refused_fields(reader, place.ticket)
         else:
             fields = relayed_fields(head, place.ticket, self._request_id)
         self._last = data = reader.take()
         if reader.is_end:
-            self._settle(reader, failure)
+            self._settle(failure)
         relay.pass_on(
             fields, data, status=head.status, is_stream=reader.is_stream, is_whole=reader.is_end
         )
@@ -323,10 +328,9 @@ class Exchange:
         self._door.observer.turned_away(code=error.code, dialect=place.dialect.name, target=target)
         self._answer.refuse(with_time(error, self._door.core))
 
-    def _settle(self, reader: AnswerReader, failure: UpstreamError | None = None) -> None:
+    def _settle(self, failure: UpstreamError | None) -> None:
         """The answer is whole: give the connection back and close the books."""
         self._line.give_back(self._door.now_s())
-        failure = failure or reader.failure()
         self._finish(outcome_of(failure), error=failure)
 
     def _finish(self, outcome: Outcome, *, error: RouterError | None = None) -> None:

@@ -62,10 +62,12 @@ class Visit:
         except ClientError:
             account.demand_model(asked)  # the names of others' models are not told
             raise
-        if facts.model or facts.is_turn:  # else it asks no model anything
+        # What is neither asks no model anything.
+        if account.tenant.models is not None and (facts.model or facts.is_turn):
             account.demand_model(asked, facts.model)
-        claimed(facts, account.name, account.scope, is_isolated=self._is_isolated)
-        facts.priority = account.tenant.priority
+        tenant = account.tenant
+        claimed(facts, tenant.name, account.scope, is_isolated=self._is_isolated)
+        facts.priority = tenant.priority
         return name
 
     def outgoing(self, body: bytes) -> bytes:

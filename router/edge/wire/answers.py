@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from router.framing.forwarding import Announced
@@ -26,6 +27,7 @@ JSON: Final = b"content-type: application/json\r\n"
 REQUEST_ID: Final = b"x-request-id"
 _VIA: Final = b"x-homeport-via"
 _REQUEST_ID_BYTES_MAX: Final = 128
+_HOSTS_MAX: Final = 1024
 
 _OURS: Final = (
     b"x-homeport-replica",
@@ -75,9 +77,14 @@ def passed_through(headers: HeaderList, door_id: str) -> bool:
 
 def request_head(method: bytes, target: bytes, spec: ReplicaSpec, fields: bytes) -> bytes:
     """A whole request head for one replica."""
-    name = f"[{spec.host}]" if ":" in spec.host else spec.host
-    place = (method, target, clean(name), spec.port, fields)
-    return b"%b %b HTTP/1.1\r\nhost: %b:%d\r\n%b\r\n" % place
+    place = (method, target, _host_line(spec.host, spec.port), fields)
+    return b"%b %b HTTP/1.1\r\n%b%b\r\n" % place
+
+
+@lru_cache(_HOSTS_MAX)
+def _host_line(host: str, port: int) -> bytes:
+    name = f"[{host}]" if ":" in host else host
+    return b"host: %b:%d\r\n" % (clean(name), port)
 
 
 def placement_fields(ticket: Ticket, request_id: str) -> bytes:
@@ -114,10 +121,21 @@ def relayed_fields(
         come_back = _retry_after(retry_after_s)
     return b"%b%b%b%b" % (
         status_line(head.status),
-        lines(end_to_end(head.headers, _NOT_RELAYED)),
+        _relayed(head),
         come_back,
         placement_fields(ticket, request_id),
     )
+
+
+def _relayed(head: ResponseHead) -> bytes:
+    """The lines of a replica's head that a client gets; written once for all heads that are alike."""
+    alike = head.alike
+    if alike is not None and isinstance(alike.told, bytes):
+        return alike.told
+    written = lines(end_to_end(head.headers, _NOT_RELAYED))
+    if alike is not None:
+        alike.told = written
+    return written
 
 
 def waiting_fields(ticket: Ticket | None, request_id: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from router.framing.alike import Alike
 from router.framing.events import FramingError, RequestHead, ResponseHead
@@ -74,12 +75,17 @@ def test_a_length_in_another_line_is_not_taken_for_the_head_s() -> None:
     assert alike.read(data.replace(b": 7", b": 8")) is None
 
 
-def test_a_head_over_the_limit_is_refused_though_one_like_it_was_not() -> None:
+def test_a_head_over_the_limit_is_judged_though_one_like_it_was_not() -> None:
     parser = RequestParser(header_bytes_max=len(HEAD % b"1"))
     parser.feed(HEAD % b"1" + b"a")
     fresh = RequestParser(header_bytes_max=len(HEAD % b"1"))
     data = HEAD % (b"1" + b"0" * 14) + b"a" * 100
-    assert parser.feed(data) == fresh.feed(data)
+    seen = [
+        replace(event, alike=None) if isinstance(event, RequestHead) else event
+        for reader in (parser, fresh)
+        for event in reader.feed(data)
+    ]
+    assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
 
 
 def test_an_answer_s_head_comes_again() -> None:
