@@ -61,7 +61,7 @@ class AccessLog:
             f" tries={record.n_tries} prompt={'-' if prompt is None else prompt}"
             f" predicted={record.predicted_cached_tokens} cached={'-' if cached is None else cached}"
             f" output={'-' if output is None else output} ttft_s={ttft} duration_s={record.duration_s:.3f}"
-            f" outcome={record.outcome} error={record.error_code or '-'}"
+            f" outcome={record.outcome!s} error={record.error_code or '-'}"
             f" id={request_id if request_id.isalnum() else quoted(request_id) or '-'}"
             f" trace={record.trace_id or '-'}"
         )

@@ -27,7 +27,8 @@ JSON: Final = b"content-type: application/json\r\n"
 REQUEST_ID: Final = b"x-request-id"
 _VIA: Final = b"x-homeport-via"
 _REQUEST_ID_BYTES_MAX: Final = 128
-_HOSTS_MAX: Final = 1024
+_NAMES_MAX: Final = 2048
+"""Replicas' names and addresses that are kept as they are written."""
 
 _OURS: Final = (
     b"x-homeport-replica",
@@ -81,7 +82,10 @@ def request_head(method: bytes, target: bytes, spec: ReplicaSpec, fields: bytes)
     return b"%b %b HTTP/1.1\r\n%b%b\r\n" % place
 
 
-@lru_cache(_HOSTS_MAX)
+_kept_clean: Final = lru_cache(_NAMES_MAX)(clean)
+
+
+@lru_cache(_NAMES_MAX)
 def _host_line(host: str, port: int) -> bytes:
     name = f"[{host}]" if ":" in host else host
     return b"host: %b:%d\r\n" % (clean(name), port)
@@ -89,7 +93,7 @@ def _host_line(host: str, port: int) -> bytes:
 
 def placement_fields(ticket: Ticket, request_id: str) -> bytes:
     """Where a request went and why, as header lines."""
-    price = ticket.price
+    price, record = ticket.price, ticket.record
     return (
         b"x-homeport-replica: %b\r\n"
         b"x-homeport-reason: %b\r\n"
@@ -97,13 +101,13 @@ def placement_fields(ticket: Ticket, request_id: str) -> bytes:
         b"x-homeport-cached-tokens: %d\r\n"
         b"x-request-id: %b\r\n"
         % (
-            clean(ticket.replica_id),
-            clean(ticket.reason),
+            _kept_clean(record.replica_id),
+            _kept_clean(record.reason),
             price.wait_s,
             price.prefill_s,
             price.interference_s,
             price.pressure_s,
-            ticket.cached_tokens,
+            record.predicted_cached_tokens,
             request_id.encode("ascii"),
         )
     )
