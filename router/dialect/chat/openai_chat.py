@@ -88,9 +88,10 @@ class OpenAiChat:
         return errors.openai_error_event(error)
 
     def _rendered(self, parsed: ChatBody) -> tuple[Assembled, Edit | None]:
-        if not parsed.messages or is_given(parsed.input_ids):
+        if not parsed.messages or (parsed.input_ids and is_given(parsed.input_ids)):
             raise ShapeError("a prompt without messages")
-        options, kwargs = self._options, template_kwargs.read(parsed.chat_template_kwargs)
+        options, raw_kwargs = self._options, parsed.chat_template_kwargs
+        kwargs = template_kwargs.read(raw_kwargs) if raw_kwargs else None
         turns = self._memo.parts(parsed.messages, _MESSAGE_SEED, _rendered_message)
         if turns[-1].turn in ASSISTANT_TURNS:
             is_continued = is_true(parsed.continue_final_message)

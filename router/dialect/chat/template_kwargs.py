@@ -25,7 +25,7 @@ def read(raw: msgspec.Raw) -> dict[str, Any] | None:
     Raises:
         ShapeError: it is no object.
     """
-    kwargs = decoded(raw) if raw else None
+    kwargs = decoded(raw)
     return None if kwargs is None else need_object(kwargs, "chat_template_kwargs")
 
 

@@ -103,26 +103,31 @@ class Namer:
         self._watched = _KNOWN if session_header is None else _KNOWN | {session_header}
         self._kept: dict[tuple[tuple[bytes, bytes], ...], Identity] = {}
 
-    def session(
-        self, headers: Headers, field: Callable[[str], msgspec.Raw], *, opening: str
-    ) -> Identity | None:
-        """The session as the client names it, None if it names none.
+    def in_headers(self, headers: Headers) -> Identity | None:
+        """The session that a client's headers name, None if they name none.
 
-        ``opening`` tells a person's conversations apart where only the person is named. ``field`` answers a
-        top-level member of the body by its name, an empty one if it is absent.
         Keys are printable, never empty, and at most 257 characters long.
         """
         watched = self._watched
         lines = tuple([line for line in headers if line[0] in watched])
-        kept = self._kept.get(lines)
-        if kept is not None:
-            return kept
-        found = _keys_in(lines)
-        named = _from_headers(found, self._header)
-        if named is not None:
-            identity = _within(found, *named)
-            self._keep(lines, identity)
-            return identity
+        identity = self._kept.get(lines)
+        if identity is None:
+            found = _keys_in(lines)
+            named = _from_headers(found, self._header)
+            if named is not None:
+                identity = _within(found, *named)
+                self._keep(lines, identity)
+        return identity
+
+    def in_body(
+        self, headers: Headers, field: Callable[[str], msgspec.Raw], *, opening: str
+    ) -> Identity | None:
+        """The session that a body names whose headers name none, though they may tell of a part of it.
+
+        ``opening`` tells a person's conversations apart where only the person is named. ``field`` answers a
+        top-level member of the body by its name, an empty one if it is absent.
+        """
+        found = _keys_in([line for line in headers if line[0] in self._watched])
         named = _from_body(field)
         if named is not None:
             return _within(found, *named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
@@ -17,7 +18,14 @@ from router.dialect.body.reading import (
     whole_number,
 )
 from router.dialect.body.render import ShapeError, settings_bytes
-from router.dialect.clients.identity import Identity, Namer, body_key, chain_key, safe_key
+from router.dialect.clients.identity import (
+    KEY_LENGTH_MAX,
+    Identity,
+    Namer,
+    body_key,
+    chain_key,
+    safe_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +40,8 @@ NO_RAW: Final = msgspec.Raw()
 MESSAGES_MAX: Final = 20_000
 """A body of more is forwarded unread: rendering it would hold up everybody else."""
 
+_MODELS_MAX: Final = 1024
+_kept_key: Final = lru_cache(_MODELS_MAX)(safe_key)
 _RANK: Final = b"x-data-parallel-rank"
 _SHAPE_FAULTS: Final = (ShapeError, msgspec.ValidationError)
 _JSON_FAULTS: Final = (msgspec.DecodeError, RecursionError)
@@ -111,13 +121,14 @@ class BodyReader(Generic[BodyT]):
             raise fault(body, error) from error
         if apart:
             prompt = prompt.apart(apart)
-        unnamed_key = chain_key(prompt.opening)
-        identity = self._namer.session(headers, parsed.member, opening=unnamed_key)
+        identity = self._namer.in_headers(headers)
         if identity is None:
-            identity = Identity(unnamed_key, SessionSource.CHAIN)
+            identity = self._unnamed(headers, parsed.member, chain_key(prompt.opening))
+        model = parsed.model
         return PromptFacts(
             dialect=self._name,
-            model=safe_key(parsed.model),  # kept and logged: bounded and printable
+            # It is kept and logged: bounded and printable.
+            model=_kept_key(model) if len(model) <= KEY_LENGTH_MAX else safe_key(model),
             is_stream=is_true(parsed.stream),
             output_tokens_max=whole_number(parsed.max_completion_tokens)
             or whole_number(parsed.max_tokens),
@@ -147,9 +158,9 @@ class BodyReader(Generic[BodyT]):
         def field(name: str) -> msgspec.Raw:
             return fields.get(name, NO_RAW)
 
-        identity = self._namer.session(headers, field, opening=fingerprint)
+        identity = self._namer.in_headers(headers)
         if identity is None:
-            identity = Identity(fingerprint, SessionSource.CHAIN)
+            identity = self._unnamed(headers, field, fingerprint)
         return PromptFacts(
             dialect=self._name,
             model=safe_key(_text(field("model"))),
@@ -162,6 +173,11 @@ class BodyReader(Generic[BodyT]):
             parent_key=identity.parent_key,
             previous_id=self._previous_id(field("previous_response_id")),
         )
+
+    def _unnamed(self, headers: Headers, field: Callable[[str], msgspec.Raw], key: str) -> Identity:
+        """Whose a request is whose headers do not say so; by ``key`` if its body does not either."""
+        found = self._namer.in_body(headers, field, opening=key)
+        return Identity(key, SessionSource.CHAIN) if found is None else found
 
     def _previous_id(self, raw: msgspec.Raw) -> str:
         return _text(raw) if raw and self._has_previous else ""
