@@ -57,7 +57,8 @@ class RequestHead(Row):
 class ResponseHead(Row):
     """The head of a final answer (status 200 and above).
 
-    ``is_eof_framed``: nothing but the end of the connection ends the body. ``alike`` as in a request's.
+    ``is_eof_framed``: nothing but the end of the connection ends the body. ``content_type`` and
+    ``content_coding`` are in lower case, empty where there are none. ``alike`` as in a request's.
     """
 
     status: int
@@ -65,6 +66,8 @@ class ResponseHead(Row):
     content_length: int | None
     is_chunked: bool
     is_eof_framed: bool
+    content_type: bytes = b""
+    content_coding: bytes = b""
     alike: Alike | None = None
 
 

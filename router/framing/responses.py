@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import httptools
+from msgspec.structs import replace
 from typing_extensions import override
 
 from router.framing.alike import Alike
@@ -40,7 +41,7 @@ class ResponseParser(Collector[ResponseMark]):
         "_keep_alive",
         "_parser",
         "_quiet",
-        "_status",
+        "_template",
         "has_bytes",
     )
 
@@ -56,7 +57,7 @@ class ResponseParser(Collector[ResponseMark]):
         self._is_eof_framed = False
         self._end_at = -1
         self.has_bytes = False
-        self._status = 0
+        self._template: ResponseHead | None = None
         self._quiet: httptools.HttpResponseParser | None = None
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
 
@@ -136,20 +137,20 @@ class ResponseParser(Collector[ResponseMark]):
 
     def _keep(self, data: bytes, head: ResponseEvent) -> None:
         """Remember a head that was read from the beginning of ``data``."""
-        self._alike = None
+        self._alike = self._template = None
         if not isinstance(head, ResponseHead) or head.status in _BODILESS:
             return
         if self._keep_alive and head.content_length is not None:
-            self._status = head.status
             self._alike = head.alike = Alike.of(data, head.headers)
+            self._template = replace(head)
 
     def _recall(
         self, alike: Alike, data: bytes, head_bytes: int, digits: bytes
     ) -> list[ResponseEvent] | None:
         """Read an answer, or its beginning, whose head is known; None if more than that is here."""
-        length = int(digits)
+        length, before = int(digits), self._template
         left = head_bytes + length - len(data)
-        if left < 0 or head_bytes > self._header_bytes_max:
+        if before is None or left < 0 or head_bytes > self._header_bytes_max:
             return None
         if self._quiet is None:
             self._quiet = httptools.HttpResponseParser(Quiet(self._events.append, MESSAGE_END))
@@ -157,8 +158,16 @@ class ResponseParser(Collector[ResponseMark]):
         self._left_bytes = left
         events = self._feed_known(self._quiet, data)
         if events[0] is HEAD_END:
-            headers = alike.headers(digits)
-            events[0] = ResponseHead(self._status, headers, length, False, False, alike)  # noqa: FBT003
+            events[0] = ResponseHead(
+                before.status,
+                alike.headers(digits),
+                length,
+                before.is_chunked,
+                before.is_eof_framed,
+                before.content_type,
+                before.content_coding,
+                alike,
+            )
         return events
 
     def _feed_left(self, data: bytes) -> list[ResponseEvent]:
@@ -206,7 +215,7 @@ class ResponseParser(Collector[ResponseMark]):
         if self._is_head_over():
             self._fail(_CODE, "The head of the replica's answer is too large.", _STATUS)
             return
-        length, coding = self._framing()
+        length, coding, kind, content_coding = self._lines()
         if coding not in (b"", b"chunked") or (coding and version == "1.0"):
             self._fail(_CODE, f"The replica's transfer coding is not chunked: {coding!r}.", _STATUS)
             return
@@ -218,20 +227,35 @@ class ResponseParser(Collector[ResponseMark]):
         self._is_eof_framed = has_body and not length and not coding
         n_bytes = int(length) if length else None
         self._events.append(
-            ResponseHead(status, self._headers, n_bytes, bool(coding), self._is_eof_framed)
+            ResponseHead(
+                status,
+                self._headers,
+                n_bytes,
+                bool(coding),
+                self._is_eof_framed,
+                kind,
+                content_coding,
+            )
         )
         if self._is_head:
             self._complete()
 
-    def _framing(self) -> tuple[bytes, bytes]:
-        """Content-Length, and the transfer coding in lower case; each empty where there is none."""
-        length = coding = b""
+    def _lines(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """Content-Length, transfer coding, content type and content coding; empty where there is none.
+
+        All but the first in lower case.
+        """
+        length = coding = kind = content_coding = b""
         for name, value in self._headers:
             if name == b"content-length":
                 length = value
             elif name == b"transfer-encoding":
                 coding = value.lower() if not coding else coding + b"," + value.lower()
-        return length, coding
+            elif name == b"content-type":
+                kind = value.lower()
+            elif name == b"content-encoding":
+                content_coding = value.lower()
+        return length, coding, kind, content_coding
 
     def on_message_complete(self) -> None:
         """llhttp: the answer is whole."""

@@ -23,6 +23,7 @@ RETRIED: Final = frozenset((429, 502, 503, 504))
 
 _DONE: Final = Outcome.DONE
 _OK: Final = 200
+_PLAIN: Final = (b"", b"identity")
 _BAD_REQUEST: Final = 400
 _UNAVAILABLE: Final = 503
 _SERVER_FAULT: Final = 500
@@ -189,14 +190,8 @@ class AnswerReader:
 
     def _take_head(self, head: ResponseHead) -> None:
         self.head = head
-        kind = coding = b""
-        for name, value in head.headers:
-            if name == b"content-type":
-                kind = value.lower()
-            elif name == b"content-encoding":
-                coding = value.lower()
-        if head.status == _OK and coding in (b"", b"identity"):
-            self.is_stream = kind.startswith(b"text/event-stream")
+        if head.status == _OK and head.content_coding in _PLAIN:
+            self.is_stream = head.content_type.startswith(b"text/event-stream")
             self._tap = self._dialect.tap(is_stream=self.is_stream, strip_usage=self._strip_usage)
 
     def _take_body(self, data: bytes) -> None:
