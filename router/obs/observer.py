@@ -25,10 +25,11 @@ class Observer:
     def finished(self, record: RequestRecord) -> None:
         """A placed request is over."""
         self._counts.finished(record)
-        account = self._account(record.tenant) if record.tenant else None
+        gate, tenant = self._gate, record.tenant
+        account = gate.accounts.get(tenant) if gate is not None and tenant else None
         if account is not None:
             account.count(
-                "" if record.outcome is None else record.outcome.value,
+                str(record.outcome),
                 prompt_tokens=record.reported_prompt_tokens or 0,
                 cached_tokens=record.reported_cached_tokens or 0,
                 output_tokens=record.output_tokens or 0,

@@ -73,7 +73,7 @@ class OpenAiChat:
 
     def outgoing(self, body: bytes, facts: PromptFacts) -> tuple[bytes, bool]:
         """The body to forward, and whether the usage event is to be stripped from the answer."""
-        return with_usage(body, facts.edit)
+        return (body, False) if facts.edit is None else with_usage(body, facts.edit)
 
     def tap(self, *, is_stream: bool, strip_usage: bool) -> Tap:
         """A follower for one answer."""
@@ -96,7 +96,10 @@ class OpenAiChat:
         if turns[-1].turn in ASSISTANT_TURNS:
             is_continued = is_true(parsed.continue_final_message)
             turns[-1] = _last_answer(parsed.messages[-1], turns[-1], is_continued=is_continued)
-        if template_kwargs.is_old_reasoning_stripped(kwargs, options):
+        is_stripped = options.is_old_reasoning_stripped
+        if kwargs:
+            is_stripped = template_kwargs.is_old_reasoning_stripped(kwargs, options)
+        if is_stripped:
             turns = without_old_reasoning(turns)
         adapter = options.adapter_of(parsed.model)
         seed = _PLAIN_ROOT

@@ -118,8 +118,10 @@ class AnswerReader:
             end -= 1
         if end > begin:
             # Between the head and what ends an answer there is nothing but body.
-            body = cast("list[bytes]", events)
-            self._take_body(body[begin] if end - begin == 1 else b"".join(body[begin:end]))
+            data = events[begin]
+            if end - begin > 1 or type(data) is not bytes:
+                data = b"".join(cast("list[bytes]", events[begin:end]))
+            self._hold(data if self._tap is None else self._tap.feed(data))
         if self.is_end and self._tap is not None:
             self._hold(self._tap.finish())
         elif self.is_end and self.head is not None and self.head.status == _BAD_REQUEST:
@@ -193,9 +195,6 @@ class AnswerReader:
         if head.status == _OK and head.content_coding in _PLAIN:
             self.is_stream = head.content_type.startswith(b"text/event-stream")
             self._tap = self._dialect.tap(is_stream=self.is_stream, strip_usage=self._strip_usage)
-
-    def _take_body(self, data: bytes) -> None:
-        self._hold(data if self._tap is None else self._tap.feed(data))
 
     def _hold(self, data: bytes) -> None:
         if data:
