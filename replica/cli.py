@@ -19,6 +19,10 @@ _COMMANDS: Final = {
     ),
     "command": ("replica.commands.command", "the command line and environment of a recipe"),
     "check": ("replica.commands.check", "let the engine's own parser and this machine speak"),
+    "run": (
+        "replica.commands.run",
+        "run its engine: start, warm up, register, watch, restart, drain",
+    ),
 }
 """Name -> module, whose function of that name takes the arguments and answers the exit code; a line on it."""
 

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from replica.setup import Setup
 
 RecipeName = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A recipe's name, or the path of a TOML file.")
+    str | None,
+    typer.Argument(metavar="RECIPE", help="A recipe's name, or the path of a TOML file."),
+]
+RecipeOption = Annotated[
+    str | None, typer.Option("--recipe", metavar="RECIPE", help="The same, as an option.")
 ]
 Variant = Annotated[
     str | None,
@@ -55,24 +59,35 @@ Port = Annotated[
 Gpus = Annotated[
     str | None,
     typer.Option(
-        metavar="0,1,2,3", help="Indexes of the GPUs it is given; all that are seen if not."
+        metavar="0-3", help="Indexes of the GPUs it is given, 0-3 or 0,2; all that are seen if not."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")]
 
 
+def recipe_of(named: str | None, option: str | None) -> str:
+    """The recipe that a command line names, once, or twice alike.
+
+    Raises:
+        ReplicaError: ``bad-value``: it names none, or two.
+    """
+    from replica.errors import ReplicaError
+
+    given = option or named
+    if given is None or (option and named not in (None, option)):
+        raise ReplicaError("bad-value", "name one RECIPE, kimi-k2.6-nvfp4 or tiny-cpu for one")
+    return given
+
+
 def indexes(said: str | None) -> tuple[int, ...]:
-    """GPU indexes from a list with commas, each once.
+    """GPU indexes from a list such as ``0-3,6``, in its order; none where none is given.
 
     Raises:
         ReplicaError: ``bad-value``.
     """
-    from replica.errors import ReplicaError
+    from replica.machine.gpus import gpu_indexes
 
-    words = [] if said is None else [word.strip() for word in said.split(",")]
-    if not all(word.isascii() and word.isdigit() for word in words) or len({*words}) < len(words):
-        raise ReplicaError("bad-value", f"--gpus {said}: give indexes such as 0,1,2,3, each once")
-    return tuple(map(int, words))
+    return () if said is None else gpu_indexes(said)
 
 
 @dataclass(slots=True, frozen=True)

@@ -20,11 +20,13 @@ from replica.commands.asking import (
     Options,
     Port,
     RecipeName,
+    RecipeOption,
     Tp,
     Variant,
     Wanted,
     found,
     indexes,
+    recipe_of,
 )
 from replica.commands.running import run, show_json
 
@@ -43,8 +45,9 @@ def check(arguments: Sequence[str]) -> int:
 
 
 def _check(
-    recipe: RecipeName,
+    named: RecipeName = None,
     *,
+    recipe: RecipeOption = None,
     variant: Variant = None,
     option: Options = [],  # noqa: B006  (typer copies it)
     gpu: GpuName = None,
@@ -71,7 +74,7 @@ def _check(
     something fails, 2 a mistake in the command.
     """
     wanted = Wanted(
-        recipe=recipe,
+        recipe=recipe_of(named, recipe),
         variant=variant,
         options=tuple(option),
         gpu=gpu,

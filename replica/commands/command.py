@@ -19,11 +19,13 @@ from replica.commands.asking import (
     Options,
     Port,
     RecipeName,
+    RecipeOption,
     Tp,
     Variant,
     Wanted,
     found,
     indexes,
+    recipe_of,
 )
 from replica.commands.running import run, show_json
 
@@ -40,8 +42,9 @@ def command(arguments: Sequence[str]) -> int:
 
 
 def _command(
-    recipe: RecipeName,
+    named: RecipeName = None,
     *,
+    recipe: RecipeOption = None,
     variant: Variant = None,
     option: Options = [],  # noqa: B006  (typer copies it)
     gpu: GpuName = None,
@@ -64,7 +67,7 @@ def _command(
     for a CPU looks at its free memory. `check` asks SGLang itself.
     """
     wanted = Wanted(
-        recipe=recipe,
+        recipe=recipe_of(named, recipe),
         variant=variant,
         options=tuple(option),
         gpu=gpu,

@@ -15,10 +15,12 @@ from replica.commands.asking import (
     ModelPath,
     Options,
     RecipeName,
+    RecipeOption,
     Tp,
     Variant,
     Wanted,
     found,
+    recipe_of,
 )
 from replica.commands.running import run, show_json
 
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
 
     from replica.commands.asking import Found
 
+_AcceptLength = Annotated[
+    float | None,
+    typer.Option(metavar="N", help="Tokens a verify step yields; 5.84 if not given."),
+]
+
 
 def plan(arguments: Sequence[str]) -> int:
     """Run ``homeport replica plan``."""
@@ -34,18 +41,16 @@ def plan(arguments: Sequence[str]) -> int:
 
 
 def _plan(
-    recipe: RecipeName,
+    named: RecipeName = None,
     *,
+    recipe: RecipeOption = None,
     variant: Variant = None,
     option: Options = [],  # noqa: B006  (typer copies it)
     gpu: GpuName = None,
     tp: Tp = None,
     kv_dtype: KvDtypeName = None,
     mem_fraction: Fraction = None,
-    accept_length: Annotated[
-        float | None,
-        typer.Option(metavar="N", help="Tokens a verify step yields; 5.84 if not given."),
-    ] = None,
+    accept_length: _AcceptLength = None,
     host_ram_gib: Annotated[
         float | None,
         typer.Option(metavar="GIB", help="The machine's memory, to judge the host tier."),
@@ -70,7 +75,7 @@ def _plan(
 
     seen = found(
         Wanted(
-            recipe=recipe,
+            recipe=recipe_of(named, recipe),
             variant=variant,
             options=tuple(option),
             gpu=gpu,

@@ -28,19 +28,21 @@ def launch_of(
     command: Sequence[str] = ("homeport",),
     time_scale: float = 1.0,
     kv_events: bool = False,
+    count: int = 1,
 ) -> Launch:
     """The process that emulates this setup: no GPU, no model, the recipe's sizes and step times.
 
     ``gpus`` are noted, not used. ``time_scale`` is engine seconds a wall second.
-    ``kv_events`` publishes its cache on two free ports (needs pyzmq).
+    ``kv_events`` publishes its cache on two free ports (needs pyzmq). ``count`` replicas share the
+    process, at ``port`` and those behind it.
 
     Raises:
         ReplicaError: ``port-range``, or ``does-not-fit`` where no KV is left.
     """
     recipe = setup.recipe
     capacity = setup.capacity_tokens
-    if not 1 <= port <= _PORT_MAX:
-        raise ReplicaError("port-range", f"port {port}: give one from 1 to {_PORT_MAX}")
+    if not 1 <= port <= _PORT_MAX - count + 1:
+        raise ReplicaError("port-range", f"port {port}: give one from 1 to {_PORT_MAX - count + 1}")
     if not capacity:
         raise ReplicaError("does-not-fit", f"{recipe.name}: no KV fits; `plan` says why")
     profile = setup.profile if setup.profile in PROFILES else STAND_IN
@@ -53,6 +55,8 @@ def launch_of(
     words += ["--max-running-requests", str(scheduling.running_max.value)]
     if scheduling.queued_max is not None:
         words += ["--max-queued-requests", str(scheduling.queued_max.value)]
+    if count > 1:
+        words += ["--count", str(count)]
     if kv_events:
         words.append("--kv-events")
     return Launch(
@@ -62,7 +66,8 @@ def launch_of(
         host=host,
         port=port,
         model=recipe.model.served_name,
-        ports=(port,),
+        ports=tuple(range(port, port + count)),
+        count=count,
         gpus=gpus,
         profile=profile,
         capacity_tokens=capacity,

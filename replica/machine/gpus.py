@@ -10,7 +10,10 @@ import subprocess
 from dataclasses import dataclass
 from typing import Final
 
+from replica.errors import ReplicaError
+
 _ASK_S_MAX: Final = 30.0
+_GPUS_MAX: Final = 1_024
 _FIELDS: Final = ("index", "name", "memory.total", "memory.free", "driver_version")
 
 
@@ -77,3 +80,23 @@ def _asked(*words: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return ended.stdout if ended.returncode == 0 else ""
+
+
+def gpu_indexes(text: str) -> tuple[int, ...]:
+    """The GPUs that a list such as ``0-3,6`` names, in its order.
+
+    Raises:
+        ReplicaError: ``bad-value``.
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ReplicaError("bad-value", f"--gpus {text}: give indexes such as 0-3 or 0,2,4-7")
+        begin, end = int(first), int(last or first)
+        if not begin <= end < _GPUS_MAX:
+            raise ReplicaError("bad-value", f"--gpus {text}: {part.strip()} names no GPUs")
+        found += range(begin, end + 1)
+    if len(set(found)) != len(found):
+        raise ReplicaError("bad-value", f"--gpus {text}: a GPU is named twice")
+    return tuple(found)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.dialect.base import PromptFacts
+    from router.state.history import RequestRecord
 
 _HOLDERS_MAX: Final = 100_000
 """Some 40 MB; a replica that keeps a hundred thousand responses has other worries."""
@@ -67,6 +68,10 @@ class Holders:
     def newest(self, count: int) -> list[tuple[str, Holder]]:
         """Those that were asked for last, the newest last."""
         return list(islice(reversed(self._known.items()), count))[::-1]
+
+    def keep(self, response_id: str, record: RequestRecord) -> None:
+        """The same, of a placed request."""
+        self.learn(response_id, record.replica_id, record.session_key, owner=record.tenant)
 
     def bind(
         self,

@@ -134,7 +134,7 @@ def test_a_plan_for_a_cpu_reads_the_models_folder(
 
 
 def test_a_command_can_be_copied_to_a_shell(capsys: pytest.CaptureFixture[str]) -> None:
-    assert replica(["command", "kimi-k2.6-nvfp4", "--gpus", "0,1,2,3"]) == 0
+    assert replica(["command", "--recipe", "kimi-k2.6-nvfp4", "--gpus", "0-3"]) == 0
     words = shlex.split(capsys.readouterr().out.replace("\\\n", " "))
     made = tree(capsys, "command", "kimi-k2.6-nvfp4", "--gpus", "0,1,2,3")
     variables = [f"{name}={value}" for name, value in made["environment"].items()]
@@ -164,7 +164,7 @@ def test_a_command_can_be_copied_to_a_shell(capsys: pytest.CaptureFixture[str]) 
             "gpu-unsupported",
             "planning only",
         ),
-        (("command", "kimi-k2.6-nvfp4", "--gpus", "0,x"), "bad-value", "0,1,2,3"),
+        (("command", "kimi-k2.6-nvfp4", "--gpus", "0,x"), "bad-value", "0-3 or 0,2,4-7"),
         (("command", "kimi-k2.6-nvfp4", "--gpus", "0,1"), "bad-value", "one for each rank"),
         (("command", "kimi-k2.6-nvfp4", "--port", "65500"), "port-range", "1 to 65235"),
         (("command", "kimi-k2.6-nvfp4", "--engine", "vllm"), "no-engine", "sglang, emulated"),
@@ -186,7 +186,8 @@ def test_a_mistake_is_one_line_with_a_code(
 
 
 def test_a_mistake_in_the_flags_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "RECIPE" in refused(capsys, "plan")
+    assert "name one RECIPE" in refused(capsys, "plan")
+    assert "name one RECIPE" in refused(capsys, "check", "tiny-cpu", "--recipe", "kimi-k2.6-nvfp4")
     assert "--tp" in refused(capsys, "plan", "kimi-k2.6-nvfp4", "--tp", "x")
     assert "--nope" in refused(capsys, "check", "kimi-k2.6-nvfp4", "--nope")
 
