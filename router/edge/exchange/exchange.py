@@ -3,8 +3,7 @@
 ``arrive -> dispatch -> hold the head until the first event -> stream -> done``. Before the first
 model event reaches the client a failure moves the request to another replica, within the tries of
 one request and the budget of all; a refusal may let it wait at the door. Afterwards a failure ends
-the stream with an error event of the dialect. A ticket is finished exactly once, whichever way the
-exchange ends.
+the stream with an error event of the dialect. A ticket is finished exactly once.
 """
 
 from __future__ import annotations
