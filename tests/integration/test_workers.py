@@ -14,6 +14,7 @@ import pytest
 from yarl import URL
 
 from tests.doubles.processes import COMMAND, emulate, end, running
+from tests.doubles.redis_server import running_redis
 from tests.doubles.shared_routers import Agents
 from tests.doubles.workers import Workers, is_there, knocking, until, workers
 
@@ -161,6 +162,49 @@ async def test_a_kept_response_is_found_by_any_worker() -> None:
     finally:
         for replica in replicas:
             end(replica)
+
+
+def test_workers_share_through_redis_where_there_is_one() -> None:
+    with running_redis() as server, workers(2, "--redis-url", server.url, time_scale=2.0) as router:
+        agents = agents_of(router, 6)
+        asyncio.run(agents.play())
+        assert agents.failed == []
+        assert [n for n in range(N_SESSIONS) if len(agents.homes(n)) > 1] == []
+        assert len(server.client.keys("*pin*")) == N_SESSIONS
+        assert router.metrics_sum("homeport_requests_total") == N_SESSIONS * 6
+
+
+async def test_a_worker_that_is_stuck_keeps_nobody_waiting() -> None:
+    with workers(2, replicas=1) as router:
+        stuck = router.pids[0]
+        os.kill(stuck, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(10), aiohttp.ClientSession() as http:
+                for _ in range(20):
+                    headers = {"connection": "close"}
+                    url = f"{router.router.url}/v1/models"
+                    async with http.get(url, headers=headers) as answer:
+                        assert answer.status == 200
+        finally:
+            os.kill(stuck, signal.SIGCONT)
+
+
+async def test_a_renewal_with_settings_that_cannot_be_keeps_what_runs(tmp_path: Path) -> None:
+    config = tmp_path / "homeport.toml"
+    config.write_text('default_model = "one"\n')
+    with workers(2, "--config", str(config), replicas=1) as router:
+        pids = router.pids
+        config.write_text("no_such_setting = 1\n")
+        os.kill(router.router.process.pid, signal.SIGHUP)
+        await until(lambda: router.said("renewal-ended") == 1)
+        assert router.said("no_such_setting: is not a setting") == 1
+        assert router.pids == pids
+        assert httpx2.get(f"{router.router.url}/v1/models").status_code == 200
+        config.write_text('default_model = "two"\n')
+        os.kill(router.router.process.pid, signal.SIGHUP)
+        await until(lambda: router.said("worker-renewed") == 2)
+        await until(lambda: router.said("worker-ended") == 2)
+        assert set(router.pids).isdisjoint(pids)
 
 
 async def test_the_end_waits_for_answers_and_leaves_no_process() -> None:
