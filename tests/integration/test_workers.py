@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -187,6 +188,38 @@ async def test_a_worker_that_is_stuck_keeps_nobody_waiting() -> None:
                         assert answer.status == 200
         finally:
             os.kill(stuck, signal.SIGCONT)
+
+
+async def test_a_worker_that_was_stuck_learns_what_it_missed() -> None:
+    with workers(2, replicas=1) as router:
+        admin, stuck = router.router.admin_url, router.pids[1]
+        async with aiohttp.ClientSession() as http:
+
+            async def call(method: str, path: str, body: object = None) -> float:
+                begun_s, last = time.monotonic(), {"connection": "close"}
+                async with http.request(method, admin + path, json=body, headers=last) as answer:
+                    assert answer.status < 300, await answer.text()
+                return time.monotonic() - begun_s
+
+            row = {"url": "http://127.0.0.1:9", "id": "leased", "lease_s": 4.0}
+            await call("POST", "/replicas", row)
+            os.kill(stuck, signal.SIGSTOP)
+            try:
+                end_s, took_s = time.monotonic() + 8.0, [0.0]
+                while time.monotonic() < end_s:  # longer than its lease
+                    took_s.append(await call("PUT", "/replicas/leased/heartbeat"))
+                    await asyncio.sleep(0.2)
+                await call("POST", "/replicas/leased/drain", {})
+            finally:
+                os.kill(stuck, signal.SIGCONT)
+            assert max(took_s) < 3.0
+            assert took_s[-1] < 1.0
+            for _ in range(8):
+                await call("PUT", "/replicas/leased/heartbeat")
+                await asyncio.sleep(0.25)
+        os.kill(router.pids[0], signal.SIGKILL)  # the one that was stuck is left
+        rows = {row["id"]: row for row in httpx2.get(f"{admin}/fleet").json()["replicas"]}
+        assert rows["leased"]["state"] == "draining"
 
 
 async def test_a_renewal_with_settings_that_cannot_be_keeps_what_runs(tmp_path: Path) -> None:

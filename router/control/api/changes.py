@@ -119,7 +119,7 @@ class Changes:
 
     def adopt(self, known: list[Change]) -> None:
         """What another worker of this router has noted so far, oldest first."""
-        self._kept.extend(known)
+        self._kept.extend(change for change in known if change.number > self._number)
         self._number = max([self._number, *(change.number for change in known)])
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 CALL_S_MAX: Final = 2.0
 LEADS: Final = "x-homeport-worker-leads"
 """The worker that is asked is to make the change for all, not for itself alone."""
+REJOIN: Final = "/worker/rejoin"
+"""Asks a worker to learn anew what operators and registrations said: it missed some of it."""
 _KNOWN_BY: Final = "x-homeport-worker"
 _CHUNK_BYTES: Final = 1 << 16
 

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from router.control.api.changes import Change
-from router.control.whole.calls import Calls, SiblingAway
+from router.control.whole.calls import REJOIN, Calls, SiblingAway
 from router.state.members.roster import Standing
 from router.state.shared.feed import MESSAGE_BYTES_MAX, heard, said
 from router.state.shared.values import packed, told
@@ -74,7 +74,11 @@ class Joining:
     @property
     def routes(self) -> list[web.RouteDef]:
         """What siblings may ask."""
-        return [web.get(STANDING, self._tell_standing), web.get(SESSIONS, self._tell_sessions)]
+        return [
+            web.get(STANDING, self._tell_standing),
+            web.get(SESSIONS, self._tell_sessions),
+            web.post(REJOIN, self._rejoin),
+        ]
 
     async def join(
         self, *, with_sessions: bool, further: Callable[[Row], Awaitable[None]] | None = None
@@ -161,6 +165,10 @@ class Joining:
         return len(message.pins)
 
     # What is told
+
+    async def _rejoin(self, _: web.Request) -> web.Response:
+        await self.join(with_sessions=False)
+        return web.Response(status=204)
 
     async def _tell_standing(self, _: web.Request) -> web.Response:
         known = self._known

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from aiohttp import web
 
+from router.clock import now_s
 from router.control.api.changes import ACTOR_HEADER, RELAYED
 from router.control.api.server import AMONG_SIBLINGS, TTFTS
 from router.control.api.views import spread
-from router.control.whole.calls import LEADS, Calls, SiblingAway
+from router.control.whole.calls import LEADS, REJOIN, Calls, SiblingAway
 from router.state.history import DECISIONS_A_SESSION
 from router.workers.board import Stage
 from router.workers.sums import counted, summed
@@ -37,6 +38,7 @@ _GOOD: Final = 200
 _BAD: Final = 400
 _JOIN_S_MAX: Final = 30.0
 _TRIES: Final = 3
+_STUCK_S: Final = 3.0
 _KEPT_HEADERS: Final = ("content-type", "x-homeport-actor", "x-homeport-reason")
 _ADDED: Final = (
     "requests_total",
@@ -56,6 +58,9 @@ class Whole:
         self._place = place
         self._calls = Calls(place)
         self._one_at_a_time = asyncio.Lock()
+        self._behind: set[int] = (
+            set()
+        )  # siblings that were not told of a change, or did not know of what
         self.joined = asyncio.Event()
         """What siblings knew before is known here: from now on their changes can follow."""
 
@@ -110,8 +115,9 @@ class Whole:
     # Changes
 
     def _lead(self) -> Row | None:
-        """The sibling that makes changes for all; None if that is this worker."""
-        serving = self._place.siblings(Stage.READY)
+        """The sibling that makes changes for all, the oldest that does not hang; None if that is this worker."""
+        since_s = now_s() - _STUCK_S
+        serving = [row for row in self._place.siblings(Stage.READY) if row.beat_s >= since_s]
         if not serving or serving[0].serial > self._place.serial:
             return None
         return serving[0]
@@ -122,16 +128,25 @@ class Whole:
             answer = await handler(request)
             if answer.status < _BAD:
                 headers, siblings = _headers(request), self._place.siblings(*_HEARING)
+                self._behind &= {row.serial for row in siblings}
                 await asyncio.gather(*(self._tell(row, request, headers) for row in siblings))
         return answer
 
     async def _tell(self, row: Row, request: web.Request, headers: Mapping[str, str]) -> None:
+        if row.stage is Stage.READY and row.beat_s < now_s() - _STUCK_S:
+            self._behind.add(row.serial)  # who hangs delays nobody's heartbeat
+            return
         try:
+            if row.serial in self._behind:
+                await self._calls.ask(row, "POST", REJOIN)
+                self._behind.discard(row.serial)
             said = await self._ask(row, request, headers)
         except SiblingAway as away:
             _log.warning("worker-untold what=%s reason=%r", request.path, str(away))
+            self._behind.add(row.serial)
             return
         if said.status >= _BAD:
+            self._behind.add(row.serial)
             _log.warning(
                 "worker-refused worker=%d what=%s status=%d", row.serial, request.path, said.status
             )
