@@ -36,6 +36,7 @@ _SUMMARIES: Final = {
     "key": "make an API key, or the hash of one",
     "fleet": "look at a running fleet and steer it",
     "replay": "tell a recording to a fresh core and compare what it decides",
+    "replica": "plan, check and launch an engine for a recipe",
     "emulate": "run emulated SGLang replicas",
     "trace": "show what is in recorded traffic",
     "sim": "try routing policies on a simulated fleet",

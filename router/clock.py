@@ -9,9 +9,8 @@ now_s: Final = time.monotonic
 """Monotonic seconds; only differences mean anything."""
 
 
-def epoch_s() -> float:
-    """Seconds since 1970, for people to read; may go back."""
-    return time.time()
+epoch_s: Final = time.time
+"""Seconds since 1970, for people to read; may go back."""
 
 
 class ManualClock:

@@ -130,9 +130,11 @@ class RouterCore:
             self._members.check(facts.model, facts.bound_to)
         self._serial += 1
         request, guess = self._route_request(facts, key, pin, now_s)
-        ranking = ruled(
-            request, view, pin, now_s, bound_to=facts.bound_to, is_turn=facts.is_turn
-        ) or self._policy.rank(request, view, self._dice)
+        ranking = None
+        if not is_turn or facts.bound_to or (pin is not None and pin.fixed_id):
+            ranking = ruled(request, view, pin, now_s, bound_to=facts.bound_to, is_turn=is_turn)
+        if ranking is None:
+            ranking = self._policy.rank(request, view, self._dice)
         record = RequestRecord(
             key,
             _SOURCE_NAMES[facts.session_source],

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from router.policy.view import Price
+from router.rows import Row
 
 if TYPE_CHECKING:
     from router.dialect.base import PromptFacts
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 _FREE: Final = Price()
 
 
-@dataclass(slots=True)
-class Ticket:
+class Ticket(Row):
     """One placed request, from ``arrive`` to ``finish``; drivers only read it.
 
     ``spec`` is how to reach the replica that has it; ``place`` where the prefix index has its prompt,

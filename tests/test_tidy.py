@@ -242,6 +242,8 @@ def test_the_engine_is_locked_as_it_is_listed() -> None:
     ("module", "unwanted"),
     [
         ("router.cli", {"aiohttp", "asyncio", "httptools", "pydantic", "replica", "sim", "uvloop"}),
+        ("replica.cli", {"aiohttp", "asyncio", "pydantic", "rich", "router", "sim", "typer"}),
+        ("replica.commands.plan", {"aiohttp", "asyncio", "pydantic", "rich", "router", "sim"}),
         ("router.commands.fleet", {"aiohttp", "httptools", "pydantic", "rich", "uvloop"}),
         ("router.core", {"aiohttp", "asyncio", "httptools", "pydantic", "socket"}),
         ("router.recording.player", {"aiohttp", "asyncio", "httptools", "pydantic", "socket"}),

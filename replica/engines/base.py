@@ -34,3 +34,7 @@ class Launch:
     step_s_max: float = 15.0
     shared_head: tuple[str, ...] = field(default=())
     """Texts that sessions begin with: prefilled before the replica is ready."""
+    count: int = 1
+    """Replicas that this one process serves, at ``port`` and those behind it: an emulated engine only."""
+    api_key: str | None = field(default=None, repr=False)
+    """What its server demands, where it demands one: for the supervisor's and the router's requests."""

@@ -1,7 +1,12 @@
-"""How many tokens of KV fit: on the device beside the weights, and in the host tier."""
+"""How many tokens of KV fit: on the device beside the weights, and in the host tier.
+
+One formula, :meth:`Budget.tokens`, stands behind every number: what the published tables assume, what
+SGLang leaves on a GPU at a memory fraction, and what it leaves on a CPU.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from replica.hardware.gpus import GIB
@@ -12,6 +17,43 @@ if TYPE_CHECKING:
 
 PAGE_TOKENS: Final = 64
 """Tokens of one KV page, the engine's unit of cache."""
+
+IMAGE_CACHE_GIB: Final = 100 / 1024
+"""What SGLang takes out of the pool for images' embeddings (``SGLANG_VLM_CACHE_SIZE_MB``), a GPU."""
+
+
+@dataclass(slots=True, frozen=True)
+class Budget:
+    """One device's memory in bytes, and what of it is not KV.
+
+    ``device_bytes`` is what is free before anything is loaded; ``mem_fraction`` of it goes to
+    weights and KV, the rest to activations, graphs and communication. ``token_bytes`` is a token's
+    KV of target and draft together.
+    """
+
+    device_bytes: float
+    mem_fraction: float
+    token_bytes: int
+    target_bytes: float = 0.0
+    draft_bytes: float = 0.0
+    reserved_bytes: float = 0.0
+    page_tokens: int = PAGE_TOKENS
+
+    @property
+    def pool_bytes(self) -> float:
+        """Bytes left for KV; negative where the weights do not fit."""
+        loaded = self.target_bytes + self.draft_bytes + self.reserved_bytes
+        return self.device_bytes * self.mem_fraction - loaded
+
+    @property
+    def rest_bytes(self) -> float:
+        """Bytes for all that is neither weights nor KV."""
+        return self.device_bytes * (1.0 - self.mem_fraction)
+
+    def tokens(self) -> int:
+        """KV tokens that fit, in whole pages; 0 where the weights do not."""
+        page_bytes = self.token_bytes * self.page_tokens
+        return max(0, int(self.pool_bytes // page_bytes)) * self.page_tokens
 
 
 def free_gib(
@@ -56,7 +98,7 @@ def capacity_tokens(
     token_bytes = model.kv_bytes_per_token(kv_dtype)
     if has_draft and has_draft_kv:
         token_bytes += model.draft.kv_bytes_per_gpu(tp)
-    return max(0, whole_pages_tokens(free * GIB / token_bytes))
+    return Budget(free * GIB, 1.0, token_bytes).tokens()
 
 
 def weights_only_tokens(gpu: Gpu, model: Model, *, tp: int, kv_dtype: KvDtype) -> int:
@@ -65,8 +107,13 @@ def weights_only_tokens(gpu: Gpu, model: Model, *, tp: int, kv_dtype: KvDtype) -
     An upper bound that no engine reaches: draft, graphs and activations are not in it. 0 where
     the weights do not fit.
     """
-    free_bytes = (gpu.hbm_gb - model.weights_gb / tp) * 1e9
-    return max(0, int(free_bytes / model.kv_bytes_per_token(kv_dtype)))
+    return Budget(
+        gpu.hbm_gb * 1e9,
+        1.0,
+        model.kv_bytes_per_token(kv_dtype),
+        target_bytes=model.weights_gb / tp * 1e9,
+        page_tokens=1,
+    ).tokens()
 
 
 def host_tokens(model: Model, *, kv_dtype: KvDtype, host_gb_per_rank: float) -> int:

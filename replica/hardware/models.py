@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_FP4_BITS: Final = 4.5
+"""Of a weight in NVFP4: blocks of 16 share a scale of 8."""
+_BF16_BITS: Final = 16.0
+
+
 class KvDtype(StrEnum):
     """How the engine stores the KV cache."""
 
@@ -30,20 +35,26 @@ class KvDtype(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class Draft:
-    """A DFlash drafter: plain attention, sharded by tensor parallelism, KV in BF16."""
+    """A DFlash drafter: plain attention, sharded by tensor parallelism.
+
+    Weights and KV are in BF16 unless said otherwise; FP8 halves either.
+    """
 
     model_path: str
     block_tokens: int
     weights_gib: float
     kv_bytes_per_token: int
 
-    def weights_gib_per_gpu(self, tp: int) -> float:
+    def weights_gib_per_gpu(self, tp: int, *, is_fp8: bool = False) -> float:
         """GiB of its weights on each of ``tp`` GPUs."""
-        return self.weights_gib / tp
+        return self.weights_gib / tp / (2 if is_fp8 else 1)
 
-    def kv_bytes_per_gpu(self, tp: int) -> int:
-        """KV bytes a token on each of ``tp`` GPUs, without a draft window."""
-        return self.kv_bytes_per_token // tp
+    def kv_bytes_per_gpu(self, tp: int, kv_dtype: KvDtype = KvDtype.BF16) -> int:
+        """KV bytes a token on each of ``tp`` GPUs.
+
+        A draft window does not shrink them: the pool has a slot for each token of the target.
+        """
+        return self.kv_bytes_per_token * kv_dtype.bytes_per_value // 2 // tp
 
 
 @dataclass(slots=True, frozen=True)
@@ -53,6 +64,7 @@ class Model:
     The latent of ``kv_lora_rank + qk_rope_head_dim`` values a layer is repeated on every rank, so
     tensor parallelism does not shrink the KV of a token. ``weights_gb`` is the checkpoint in 10^9
     bytes as published; ``weights_gib_per_gpu`` maps tensor parallelism to GiB a GPU.
+    ``shared_experts_gib`` of that are shared experts in BF16, sharded by tensor parallelism.
     """
 
     name: str
@@ -68,14 +80,18 @@ class Model:
     weights_gb: float
     weights_gib_per_gpu: Mapping[int, float]
     draft: Draft
+    shared_experts_gib: float = 0.0
 
     def kv_bytes_per_token(self, kv_dtype: KvDtype) -> int:
         """KV bytes of one token on each GPU."""
         width = self.kv_lora_rank + self.qk_rope_head_dim
         return self.layers * width * kv_dtype.bytes_per_value
 
-    def target_gib_per_gpu(self, tp: int) -> float:
+    def target_gib_per_gpu(self, tp: int, *, has_fp4_shared_experts: bool = False) -> float:
         """GiB of weights on each of ``tp`` GPUs.
+
+        ``has_fp4_shared_experts`` is a checkpoint whose shared experts are in NVFP4, at 4.5 bit a
+        weight, instead of BF16.
 
         Raises:
             ValueError: this tensor parallelism was not counted for the model.
@@ -84,6 +100,8 @@ class Model:
         if gib is None:
             known = ", ".join(str(n) for n in sorted(self.weights_gib_per_gpu))
             raise ValueError(f"no weight size of {self.name} at TP{tp}: known are TP {known}")
+        if has_fp4_shared_experts:
+            gib -= self.shared_experts_gib * (1 - _FP4_BITS / _BF16_BITS) / tp
         return gib
 
 
@@ -101,6 +119,7 @@ def _kimi(name: str, version: str) -> Model:
         context_tokens_max=262_144,
         weights_gb=595.0,
         weights_gib_per_gpu=MappingProxyType({4: 140.7, 8: 71.8, 16: 37.3}),
+        shared_experts_gib=4.92,  # 60 layers x 3 x 7,168 x 2,048 in BF16
         draft=Draft(
             model_path=_DRAFT_PATHS[version],
             block_tokens=8,

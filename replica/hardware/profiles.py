@@ -124,8 +124,11 @@ PROFILES: Final[dict[str, EngineFacts]] = {
         engine_facts(gpu_name="b200", tp=4, kv_dtype=KvDtype.FP8),
         engine_facts(gpu_name="b200", tp=4, kv_dtype=KvDtype.BF16),
         engine_facts(gpu_name="b200", tp=8, kv_dtype=KvDtype.FP8),
+        engine_facts(gpu_name="b200", tp=8, kv_dtype=KvDtype.BF16),
         engine_facts(gpu_name="b300", tp=4, kv_dtype=KvDtype.FP8),
+        engine_facts(gpu_name="b300", tp=4, kv_dtype=KvDtype.BF16),
         engine_facts(gpu_name="b300", tp=8, kv_dtype=KvDtype.FP8),
+        engine_facts(gpu_name="b300", tp=8, kv_dtype=KvDtype.BF16),
     )
 }
 """The named profiles, at :data:`MEM_FRACTION` and :data:`HOST_GB_PER_RANK`."""

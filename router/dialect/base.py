@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
+
+from router.rows import Row
 
 if TYPE_CHECKING:
     from router.dialect.body.splice import Edit
@@ -45,8 +47,7 @@ class Work(StrEnum):
 _GENERATION: Final = Work.GENERATION
 
 
-@dataclass(slots=True)
-class PromptFacts:
+class PromptFacts(Row):
     """What the router knows of one request before it decides. Not changed once names are resolved.
 
     ``chain[i]`` identifies everything rendered up to the end of segment ``i``; ``ends_bytes[i]`` is
@@ -70,8 +71,8 @@ class PromptFacts:
     session_key: str = ""
     session_source: SessionSource = SessionSource.CHAIN
     parent_key: str | None = None
-    chain: array[int] = field(default_factory=lambda: _NO_CHAIN)
-    ends_bytes: array[int] = field(default_factory=lambda: _NO_ENDS)
+    chain: array[int] = _NO_CHAIN
+    ends_bytes: array[int] = _NO_ENDS
     head_segments: int = 0
     n_messages: int = 0
     edit: Edit | None = None
@@ -94,8 +95,7 @@ class PromptFacts:
         return self.ends_bytes[-1] if self.ends_bytes else 0
 
 
-@dataclass(slots=True)
-class Usage:
+class Usage(Row):
     """Token counts an engine reported for one request; ``prompt_tokens`` includes cached ones.
 
     Not changed after it is built.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from router.edge.bounds.holding import WaitingRoom
 from router.edge.bounds.tries import RetryBudget
@@ -15,7 +15,7 @@ from router.edge.wire.decoding import Decoders
 from router.framing.forwarding import ForwardingRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from router.core import RouterCore
     from router.dialect.base import PromptFacts
@@ -83,9 +83,20 @@ class Sweepable(Protocol):
         """Close at once, whatever is unsent."""
 
 
-def new_request_id() -> str:
-    """A fresh id of 32 hex digits: SGLang aborts by prefix, so all ids have one length."""
-    return os.urandom(16).hex()
+_ID_BYTES: Final = 16
+_IDS_AT_ONCE: Final = 256
+
+
+def _ids() -> Iterator[str]:
+    """Ids without end; the system is asked for the bytes of many at once."""
+    while True:
+        drawn = os.urandom(_ID_BYTES * _IDS_AT_ONCE).hex()
+        for at in range(0, len(drawn), 2 * _ID_BYTES):
+            yield drawn[at : at + 2 * _ID_BYTES]
+
+
+new_request_id: Final[Callable[[], str]] = _ids().__next__
+"""A fresh id of 32 hex digits: SGLang aborts by prefix, so all ids have one length."""
 
 
 @dataclass(slots=True)

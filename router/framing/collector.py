@@ -6,13 +6,17 @@ parser in the middle of a read. llhttp has no limits of its own, so bytes and li
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import httptools
 
-from router.framing.events import FramingError
+from router.framing.events import HEAD_END, FramingError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from router.framing.alike import Alike
     from router.framing.events import HeaderList
 
 Event = TypeVar("Event")
@@ -22,16 +26,34 @@ HEADERS_MAX: Final = 256
 _LINE_EXTRA_BYTES: Final = 4  # colon, blank, CR and LF of a header line
 
 
+class Quiet:
+    """What llhttp calls where a message's headers are known: it says where head, body and message end."""
+
+    __slots__ = ("on_body", "on_headers_complete", "on_message_complete")
+
+    def __init__(self, append: Callable[[Any], None], message_end: object) -> None:
+        self.on_body = append
+        self.on_headers_complete = partial(append, HEAD_END)
+        self.on_message_complete = partial(append, message_end)
+
+
 class Collector(Generic[Event]):
-    """Feeds llhttp and hands on what its callbacks collected."""
+    """Feeds llhttp and hands on what its callbacks collected.
+
+    ``_alike`` is the head that came last, None if it is not kept; the body of a message with such a head lacks
+    ``_left_bytes``. ``_is_start``: the next byte begins a message.
+    """
 
     __slots__ = (
+        "_alike",
         "_events",
         "_failed_at",
         "_header_bytes_max",
         "_headers",
         "_headers_max",
         "_in_head",
+        "_is_start",
+        "_left_bytes",
         "_quiet_bytes",
         "on_body",
     )
@@ -44,6 +66,9 @@ class Collector(Generic[Event]):
         self._headers: HeaderList = []
         self._quiet_bytes = 0
         self._in_head = False
+        self._alike: Alike | None = None
+        self._is_start = True
+        self._left_bytes = 0
         self.on_body = self._events.append  # llhttp's callback: one list, kept for the whole life
 
     def on_message_begin(self) -> None:

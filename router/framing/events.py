@@ -6,20 +6,26 @@ A part of a body is plain ``bytes``: the most frequent event needs no object of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from router.rows import Row
+
+if TYPE_CHECKING:
+    from router.framing.alike import Alike
 
 HeaderList = list[tuple[bytes, bytes]]
 """Header lines in order, names in lower case, values stripped of outer blanks."""
 
 
-@dataclass(slots=True)
-class RequestHead:
+class RequestHead(Row):
     """The head of a request.
 
     ``target`` is in origin form (path and query), also where the client sent the absolute form, or
     ``*``. ``content_length`` is None where none was declared. ``http_version`` is "1.0" or "1.1".
     ``host``, ``content_coding`` and ``connection`` are in lower case, empty where there are none;
     ``is_watched``: it speaks of its origin or trace. ``trace_id`` is empty until a trace is known.
+    ``alike`` is the same object for heads that differ in their content length only, None where that is not
+    known.
     """
 
     method: bytes
@@ -35,6 +41,7 @@ class RequestHead:
     connection: bytes = b""
     is_watched: bool = False
     trace_id: str = ""
+    alike: Alike | None = None
 
     @property
     def path(self) -> bytes:
@@ -47,11 +54,11 @@ class RequestHead:
         return self.is_chunked or bool(self.content_length)
 
 
-@dataclass(slots=True)
-class ResponseHead:
+class ResponseHead(Row):
     """The head of a final answer (status 200 and above).
 
-    ``is_eof_framed``: nothing but the end of the connection ends the body.
+    ``is_eof_framed``: nothing but the end of the connection ends the body. ``content_type`` and
+    ``content_coding`` are in lower case, empty where there are none. ``alike`` as in a request's.
     """
 
     status: int
@@ -59,6 +66,9 @@ class ResponseHead:
     content_length: int | None
     is_chunked: bool
     is_eof_framed: bool
+    content_type: bytes = b""
+    content_coding: bytes = b""
+    alike: Alike | None = None
 
 
 class MessageEnd:
@@ -81,6 +91,8 @@ class FramingError:
 
 
 MESSAGE_END: Final = MessageEnd()
+HEAD_END: Final[object] = object()
+"""Stands for a head that is known, until the parser puts the head itself in its place."""
 
 RequestMark = RequestHead | MessageEnd
 ResponseMark = ResponseHead | MessageEnd

@@ -60,11 +60,14 @@ class ForwardingRules:
 
 
 class Announced(list[tuple[bytes, bytes]]):
-    """Header lines that may be passed on as they are; ``told`` are more of them, as bytes."""
+    """Header lines that may be passed on as they are; ``written`` are these and more, as bytes.
 
-    __slots__ = ("told",)
+    Heads that are alike share one.
+    """
 
-    told: bytes
+    __slots__ = ("written",)
+
+    written: bytes
 
 
 class Peer:
@@ -152,7 +155,7 @@ def announce(
             traces = [(_TRACEPARENT, begun.encode())]
         kept += traces
     head.headers = announced = Announced(kept)
-    announced.told = told
+    announced.written = lines(kept) + told
 
 
 def _is_sound(trace: re.Match[bytes]) -> bool:

@@ -6,10 +6,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 import httptools
+from msgspec.structs import replace
 from typing_extensions import override
 
-from router.framing.collector import HEADER_BYTES_MAX, HEADERS_MAX, Collector
-from router.framing.events import MESSAGE_END, RequestHead, RequestMark
+from router.framing.alike import Alike
+from router.framing.collector import HEADER_BYTES_MAX, HEADERS_MAX, Collector, Quiet
+from router.framing.events import HEAD_END, MESSAGE_END, RequestHead, RequestMark
 from router.framing.forwarding import WATCHED
 
 if TYPE_CHECKING:
@@ -39,7 +41,15 @@ class RequestParser(Collector[RequestMark]):
     connection (``Connection: close``) further bytes are ignored.
     """
 
-    __slots__ = ("_host", "_is_last_read", "_keep_alive", "_parser", "_url")
+    __slots__ = (
+        "_host",
+        "_is_last_read",
+        "_keep_alive",
+        "_parser",
+        "_quiet",
+        "_template",
+        "_url",
+    )
 
     def __init__(
         self, *, header_bytes_max: int = HEADER_BYTES_MAX, headers_max: int = HEADERS_MAX
@@ -49,6 +59,8 @@ class RequestParser(Collector[RequestMark]):
         self._host = b""  # the last one found sound: it is the same for a connection's life
         self._keep_alive = True
         self._is_last_read = False
+        self._template: RequestHead | None = None
+        self._quiet: httptools.HttpRequestParser | None = None
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
 
     def feed(self, data: bytes) -> list[RequestEvent]:
@@ -56,12 +68,23 @@ class RequestParser(Collector[RequestMark]):
         parser = self._parser
         if parser is None or self._failed_at >= 0 or self._is_last_read:
             return []
+        if self._left_bytes:
+            return self._feed_left(data)
+        is_start = self._is_start
+        if is_start and self._alike is not None:
+            found = self._alike.read(data)
+            if found is not None and (recalled := self._recall(self._alike, data, *found)):
+                return recalled
         refused = self._run(parser, data)
         if self._is_quiet:
             self._fail_size()
         elif refused and not self._is_last_read:
             self._fail("bad-request", _refusal(refused, data), 400)
-        return self._drain()
+        events = self._drain()
+        self._is_start = bool(events) and events[-1] is MESSAGE_END and not self._in_head
+        if is_start and events:
+            self._keep(data, events[0])
+        return events
 
     @property
     def is_between(self) -> bool:
@@ -70,7 +93,62 @@ class RequestParser(Collector[RequestMark]):
 
     def close(self) -> None:
         """Let go of llhttp, whose callbacks hold this object in a cycle."""
-        self._parser = None
+        self._parser = self._quiet = None
+
+    # Heads that come again
+
+    def _keep(self, data: bytes, head: RequestEvent) -> None:
+        """Remember a head that was read from the beginning of ``data``."""
+        self._alike = self._template = None
+        if isinstance(head, RequestHead) and head.keep_alive and head.content_length is not None:
+            self._alike = head.alike = Alike.of(data, head.headers)
+            self._template = replace(head)
+
+    def _recall(
+        self, alike: Alike, data: bytes, head_bytes: int, digits: bytes
+    ) -> list[RequestEvent] | None:
+        """Read a message, or its beginning, whose head is known; None if more than that is here."""
+        length, before = int(digits), self._template
+        left = head_bytes + length - len(data)
+        if before is None or left < 0 or head_bytes > self._header_bytes_max:
+            return None
+        if self._quiet is None:
+            self._quiet = httptools.HttpRequestParser(Quiet(self._events.append, MESSAGE_END))
+        self._left_bytes = left
+        events = self._feed_known(self._quiet, data)
+        if events[0] is HEAD_END:
+            events[0] = RequestHead(
+                before.method,
+                before.target,
+                alike.headers(digits),
+                length,
+                before.is_chunked,
+                before.keep_alive,
+                before.expects_continue,
+                before.http_version,
+                before.host,
+                before.content_coding,
+                before.connection,
+                before.is_watched,
+                alike=alike,
+            )
+        return events
+
+    def _feed_left(self, data: bytes) -> list[RequestEvent]:
+        """Read on in the body of a message whose head was known, and what follows it."""
+        quiet, left = self._quiet, self._left_bytes
+        assert quiet is not None
+        self._left_bytes = max(0, left - len(data))
+        if len(data) <= left:
+            return self._feed_known(quiet, data)
+        return self._feed_known(quiet, data[:left]) + self.feed(data[left:])
+
+    def _feed_known(self, quiet: httptools.HttpRequestParser, data: bytes) -> list[RequestEvent]:
+        try:
+            quiet.feed_data(data)
+        except httptools.HttpParserError as fault:
+            self._fail("bad-request", _refusal(str(fault), data), 400)
+        return self._drain()
 
     def _fail_size(self) -> None:
         self._fail(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import httptools
+from msgspec.structs import replace
 from typing_extensions import override
 
-from router.framing.collector import HEADER_BYTES_MAX, HEADERS_MAX, Collector
-from router.framing.events import MESSAGE_END, ResponseHead, ResponseMark
+from router.framing.alike import Alike
+from router.framing.collector import HEADER_BYTES_MAX, HEADERS_MAX, Collector, Quiet
+from router.framing.events import HEAD_END, MESSAGE_END, ResponseHead, ResponseMark
 
 if TYPE_CHECKING:
     from router.framing.events import ResponseEvent
@@ -38,6 +40,8 @@ class ResponseParser(Collector[ResponseMark]):
         "_is_overrun",
         "_keep_alive",
         "_parser",
+        "_quiet",
+        "_template",
         "has_bytes",
     )
 
@@ -53,6 +57,8 @@ class ResponseParser(Collector[ResponseMark]):
         self._is_eof_framed = False
         self._end_at = -1
         self.has_bytes = False
+        self._template: ResponseHead | None = None
+        self._quiet: httptools.HttpResponseParser | None = None
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
 
     def start(self, *, is_head: bool = False) -> None:
@@ -61,6 +67,7 @@ class ResponseParser(Collector[ResponseMark]):
         self._is_complete = False
         self._is_head = is_head
         self._is_eof_framed = False
+        self._is_start = not is_head
         self.has_bytes = False
 
     @property
@@ -81,6 +88,19 @@ class ResponseParser(Collector[ResponseMark]):
         if self._is_complete:
             self._is_overrun = True
             return []
+        if self._left_bytes:
+            return self._feed_left(data)
+        is_start, self._is_start = self._is_start, False
+        if is_start and self._alike is not None:
+            found = self._alike.read(data)
+            if found is not None and (recalled := self._recall(self._alike, data, *found)):
+                return recalled
+        events = self._feed(parser, data)
+        if is_start and events:
+            self._keep(data, events[0])
+        return events
+
+    def _feed(self, parser: httptools.HttpResponseParser, data: bytes) -> list[ResponseEvent]:
         refused = self._run(parser, data)
         events = self._events
         if events and self._end_at < 0 and self._failed_at < 0 and not refused:
@@ -111,7 +131,62 @@ class ResponseParser(Collector[ResponseMark]):
 
     def close(self) -> None:
         """Let go of llhttp, whose callbacks hold this object in a cycle."""
-        self._parser = None
+        self._parser = self._quiet = None
+
+    # Heads that come again
+
+    def _keep(self, data: bytes, head: ResponseEvent) -> None:
+        """Remember a head that was read from the beginning of ``data``."""
+        self._alike = self._template = None
+        if not isinstance(head, ResponseHead) or head.status in _BODILESS:
+            return
+        if self._keep_alive and head.content_length is not None:
+            self._alike = head.alike = Alike.of(data, head.headers)
+            self._template = replace(head)
+
+    def _recall(
+        self, alike: Alike, data: bytes, head_bytes: int, digits: bytes
+    ) -> list[ResponseEvent] | None:
+        """Read an answer, or its beginning, whose head is known; None if more than that is here."""
+        length, before = int(digits), self._template
+        left = head_bytes + length - len(data)
+        if before is None or left < 0 or head_bytes > self._header_bytes_max:
+            return None
+        if self._quiet is None:
+            self._quiet = httptools.HttpResponseParser(Quiet(self._events.append, MESSAGE_END))
+        self._keep_alive = True
+        self._left_bytes = left
+        events = self._feed_known(self._quiet, data)
+        if events[0] is HEAD_END:
+            events[0] = ResponseHead(
+                before.status,
+                alike.headers(digits),
+                length,
+                before.is_chunked,
+                before.is_eof_framed,
+                before.content_type,
+                before.content_coding,
+                alike,
+            )
+        return events
+
+    def _feed_left(self, data: bytes) -> list[ResponseEvent]:
+        """Read on in the body of an answer whose head was known."""
+        quiet, left = self._quiet, self._left_bytes
+        assert quiet is not None
+        if len(data) > left:
+            self._is_overrun = True
+            data = data[:left]
+        self._left_bytes = left - len(data)
+        return self._feed_known(quiet, data)
+
+    def _feed_known(self, quiet: httptools.HttpResponseParser, data: bytes) -> list[ResponseEvent]:
+        try:
+            quiet.feed_data(data)
+        except httptools.HttpParserError as fault:
+            self._fail(_CODE, f"The replica's answer is not HTTP: {fault}.", _STATUS)
+        self._is_complete = not self._left_bytes
+        return self._drain()
 
     @override
     def on_message_begin(self) -> None:
@@ -140,7 +215,7 @@ class ResponseParser(Collector[ResponseMark]):
         if self._is_head_over():
             self._fail(_CODE, "The head of the replica's answer is too large.", _STATUS)
             return
-        length, coding = self._framing()
+        length, coding, kind, content_coding = self._lines()
         if coding not in (b"", b"chunked") or (coding and version == "1.0"):
             self._fail(_CODE, f"The replica's transfer coding is not chunked: {coding!r}.", _STATUS)
             return
@@ -152,20 +227,35 @@ class ResponseParser(Collector[ResponseMark]):
         self._is_eof_framed = has_body and not length and not coding
         n_bytes = int(length) if length else None
         self._events.append(
-            ResponseHead(status, self._headers, n_bytes, bool(coding), self._is_eof_framed)
+            ResponseHead(
+                status,
+                self._headers,
+                n_bytes,
+                bool(coding),
+                self._is_eof_framed,
+                kind,
+                content_coding,
+            )
         )
         if self._is_head:
             self._complete()
 
-    def _framing(self) -> tuple[bytes, bytes]:
-        """Content-Length, and the transfer coding in lower case; each empty where there is none."""
-        length = coding = b""
+    def _lines(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """Content-Length, transfer coding, content type and content coding; empty where there is none.
+
+        All but the first in lower case.
+        """
+        length = coding = kind = content_coding = b""
         for name, value in self._headers:
             if name == b"content-length":
                 length = value
             elif name == b"transfer-encoding":
                 coding = value.lower() if not coding else coding + b"," + value.lower()
-        return length, coding
+            elif name == b"content-type":
+                kind = value.lower()
+            elif name == b"content-encoding":
+                content_coding = value.lower()
+        return length, coding, kind, content_coding
 
     def on_message_complete(self) -> None:
         """llhttp: the answer is whole."""

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from router.tenants.gate import Gate
 
 _TTFT_BOUNDS_S: Final = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4)
-_PRICE_PARTS: Final = ("wait_s", "prefill_s", "interference_s", "pressure_s")
 
 METRICS: Final[dict[str, str]] = {
     "homeport_requests_total": "requests that were placed and have ended, by dialect and outcome",
@@ -143,10 +142,14 @@ class Counts:
             self.errors[record.error_code] += 1
         price = record.prices.get(record.replica_id)
         if price is not None:
-            for part in _PRICE_PARTS:
-                self.price_us[part] += round(getattr(price, part) * 1e6)
-        if record.ttft_s is not None:
-            self.ttft.add(record.ttft_s)
+            price_us = self.price_us
+            price_us["wait_s"] += round(price.wait_s * 1e6)
+            price_us["prefill_s"] += round(price.prefill_s * 1e6)
+            price_us["interference_s"] += round(price.interference_s * 1e6)
+            price_us["pressure_s"] += round(price.pressure_s * 1e6)
+        ttft_s = record.ttft_s
+        if ttft_s is not None:
+            self.ttft.add(ttft_s)
         self.duration.add(record.duration_s)
 
 

@@ -25,7 +25,9 @@ class Observer:
     def finished(self, record: RequestRecord) -> None:
         """A placed request is over."""
         self._counts.finished(record)
-        if record.tenant and (account := self._account(record.tenant)) is not None:
+        gate, tenant = self._gate, record.tenant
+        account = gate.accounts.get(tenant) if gate is not None and tenant else None
+        if account is not None:
             account.count(
                 str(record.outcome),
                 prompt_tokens=record.reported_prompt_tokens or 0,

@@ -6,8 +6,9 @@ decision, and nothing in it may be kept beyond the call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from router.rows import Row
 
 if TYPE_CHECKING:
     import random
@@ -40,8 +41,7 @@ class CachedTokens(Protocol):
         """The tokens of all that hold any, for who looks at the whole fleet anyway."""
 
 
-@dataclass(slots=True)
-class RouteRequest:
+class RouteRequest(Row):
     """One request as a policy sees it; tokens are the router's estimates.
 
     ``home_id`` is the replica the session is pinned to, None for a new session; ``home_age_s`` says
@@ -181,8 +181,7 @@ class FleetView(Protocol):
         """All known replicas, candidates or not, at so many points each of a consistent-hash ring."""
 
 
-@dataclass(slots=True)
-class Price:
+class Price(Row):
     """What a choice costs, in seconds, by named part; not changed after it is built.
 
     A baseline published as counts or scores has parts without a price: all zero.
@@ -199,8 +198,7 @@ class Price:
         return self.wait_s + self.prefill_s + self.interference_s + self.pressure_s
 
 
-@dataclass(slots=True)
-class Ranking:
+class Ranking(Row):
     """A policy's answer: replica ids from best to worst (the first is chosen), why, and the prices.
 
     Not changed after it is built. ``ranked`` may leave candidates out: a retry asks anew. ``prices`` holds the chosen replica's price,

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from router.rows import Row
 from router.state.cache.held import Held
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ class Prompt(Protocol):
         """Canonical bytes of the whole prompt."""
 
 
-@dataclass(slots=True)
-class Estimate:
+class Estimate(Row):
     """Tokens of one request. ``continues``: its prompt begins with the session's last prompt.
 
     ``head_key`` is the chain's value behind the first 256 tokens, 0 for a prompt without a chain.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from router.rows import Row
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -32,8 +34,7 @@ _FAILED: Final = Outcome.FAILED
 _CLIENT_GONE: Final = Outcome.CLIENT_GONE
 
 
-@dataclass(slots=True)
-class RequestRecord:
+class RequestRecord(Row):
     """One request from its decision to its end; tokens are estimates unless ``reported_``.
 
     Times are seconds on the router's clock. ``ttft_s`` is None if no model event came.
@@ -50,7 +51,7 @@ class RequestRecord:
     prompt_tokens: int
     replica_id: str = ""
     ranked: tuple[str, ...] = ()
-    prices: Mapping[str, Price] = field(default_factory=dict)
+    prices: Mapping[str, Price] = {}
     predicted_cached_tokens: int = 0
     n_tries: int = 1
     began_s: float | None = None

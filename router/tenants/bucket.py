@@ -30,10 +30,13 @@ class Bucket:
     def wait_s(self, now_s: float) -> float:
         """Seconds until the bucket is open; 0 if it is."""
         rate = self._per_min / _MINUTE_S
-        level = min(self._level + (now_s - self._at_s) * rate, float(self._per_min))
+        level = self._level + (now_s - self._at_s) * rate
+        if level > self._per_min:
+            level = float(self._per_min)
         self._level, self._at_s = level, now_s
         return 0.0 if level >= 1.0 else (1.0 - level) / rate
 
     def take(self, amount: float) -> None:
         """Take out, or with a negative amount put back."""
-        self._level = min(self._level - amount, float(self._per_min))
+        level = self._level - amount
+        self._level = level if level < self._per_min else float(self._per_min)

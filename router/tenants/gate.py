@@ -22,13 +22,15 @@ _BEARER: Final = b"bearer "
 class Gate:
     """The tenants of the file as it was read last, and their accounts.
 
-    ``is_isolated``: no tenant profits from another's cached prefixes.
+    ``is_isolated``: no tenant profits from another's cached prefixes. ``n_changes`` counts how often it was
+    read: what a key opened before is to be asked anew after that.
     """
 
-    __slots__ = ("_by_digest", "accounts", "is_isolated")
+    __slots__ = ("_by_digest", "accounts", "is_isolated", "n_changes")
 
     def __init__(self, tenants: Iterable[Tenant], now_s: float, *, is_isolated: bool) -> None:
         self.is_isolated = is_isolated
+        self.n_changes = 0
         self.accounts: dict[str, Account] = {}
         self._by_digest: dict[bytes, tuple[bytes, Account]] = {}
         self.replace(tenants, now_s)
@@ -47,6 +49,7 @@ class Gate:
             for digest in tenant.digests:
                 by_digest[digest] = (digest, account)
         self.accounts, self._by_digest = accounts, by_digest
+        self.n_changes += 1
 
     def account_of(self, headers: Iterable[tuple[bytes, bytes]]) -> Account:
         """Whose request it is, by its bearer token or ``x-api-key``; the first known key counts.

@@ -12,7 +12,7 @@ from math import floor
 from typing import TYPE_CHECKING, Final
 
 from router.core import CoreParameters, RouterCore
-from router.dialect.base import PromptFacts, SessionSource, Work
+from router.dialect.base import PromptFacts, SessionSource
 from router.policy import registry
 from router.state.fleet.replica import ReplicaSpec
 from router.state.health.table import Event
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from router.dialect.base import Usage
-    from router.dialect.body.splice import Edit
     from router.errors import RouterError, UpstreamError
     from router.state.history import Outcome
     from sim.fleet.edge import Edge
@@ -57,34 +56,18 @@ def plain_core(policy: str, seed: int, number: int, spec: RouterSpec) -> RouterC
     return core
 
 
-class SimFacts(PromptFacts):
-    """What a router knows of a request of a run: all but these four is the same for all, and stands here."""
-
-    __slots__ = ()
-
-    dialect = "openai-chat"
-    model = MODEL
-    is_stream = True
-    is_readable = True
-    output_tokens_max: int | None = None
-    session_source = SessionSource.HEADER
-    parent_key: str | None = None
-    n_messages = 0
-    edit: Edit | None = None
-    tenant = ""
-    scope = 0
-    priority = "normal"
-    work = Work.GENERATION
-    lora_name = ""
-    previous_id = ""
-    bound_to = ""
-    is_turn = True
-
-    def __init__(self, session_key: str, prompt: PlayedPrompt) -> None:
-        self.session_key = session_key
-        self.chain = prompt.chain
-        self.ends_bytes = prompt.ends_bytes
-        self.head_segments = prompt.head_segments
+def facts_of(session_key: str, prompt: PlayedPrompt) -> PromptFacts:
+    """What a router knows of a request of a run."""
+    return PromptFacts(
+        "openai-chat",
+        MODEL,
+        is_stream=True,
+        session_key=session_key,
+        session_source=SessionSource.HEADER,
+        chain=prompt.chain,
+        ends_bytes=prompt.ends_bytes,
+        head_segments=prompt.head_segments,
+    )
 
 
 class SimRouter:
@@ -153,7 +136,7 @@ class SimRouter:
             self.catch_up(now_s)
         prompt = exchange.prompt
         assert prompt is not None, "only what is not over is placed"
-        facts = SimFacts(exchange.turn.session_key, prompt)
+        facts = facts_of(exchange.turn.session_key, prompt)
         if self._link is not None:
             self._link.look(facts, now_s)
         exchange.ticket = ticket = self.core.arrive(facts, now_s)

@@ -84,7 +84,8 @@ async def test_a_timed_demo_reports_and_leaves_no_process() -> None:
     async with _demo(*_SMALL, "--duration", "3", "--seed", "7") as demo:
         told = await demo.ready()
         assert told["OPENAI_BASE_URL"] == told["ANTHROPIC_BASE_URL"] + "/v1"
-        assert len(demo.pids()) == 3  # itself, the emulated replicas, the router
+        # Itself, the router, the supervisor, the emulated replicas and their guardian.
+        assert len(demo.pids()) == 5
         code, report, errors = await demo.end()
         assert code == 0, errors
         assert report["errors"] == 0, report["error_kinds"]
@@ -132,7 +133,7 @@ async def test_a_killed_demo_takes_its_children_along() -> None:
         finally:
             for watch in watches:
                 os.close(watch)
-        assert len(watches) == 2
+        assert len(watches) == 4
 
 
 async def test_a_child_that_dies_is_one_clear_error() -> None:

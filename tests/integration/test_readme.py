@@ -93,9 +93,9 @@ def test_the_readme_has_the_commands_that_are_run_here() -> None:
     exports = [c for c in commands() if c.startswith("export")]
     makes = [c for c in commands() if c.startswith("make")]
     assert makes == ["make demo", "make test"]
-    assert (len(installs), len(runs), len(curls), len(exports)) == (3, 3, 4, 2)
+    assert (len(installs), len(runs), len(curls), len(exports)) == (3, 5, 4, 2)
     assert [c for c in commands() if c.startswith(".venv/bin/homeport")] == [simulation()]
-    assert len(commands()) == 15
+    assert len(commands()) == 17
 
 
 @pytest.mark.timeout(150)
@@ -155,7 +155,12 @@ def test_install_serve_and_ask(installed: Path) -> None:
     """The fleet section in its order: check, emulated replicas, serve, and the curls."""
     if not all(_is_free(port) for port in (30_000, 30_080, 31_000, 31_001)):
         pytest.skip("the README's ports are taken on this machine")
-    check, serve, emulate = (c for c in commands() if c.startswith("~/.homeport/bin/homeport"))
+    check, serve, emulate, *plans = (
+        c for c in commands() if c.startswith("~/.homeport/bin/homeport")
+    )
+    plan, launch = (_run(c, installed) for c in plans)
+    assert "memory of each device" in plan
+    assert "CUDA_VISIBLE_DEVICES=0,1,2,3" in launch
     assert "http://127.0.0.1:31000" in _run(check, installed)
     replicas = _Background(emulate, installed)
     router = None

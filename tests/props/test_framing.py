@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.framing.events import (
+    MESSAGE_END,
     FramingError,
     MessageEnd,
     RequestEvent,
@@ -169,3 +170,56 @@ def test_damaged_answers_give_one_fault_at_most(data: bytes, at: list[int]) -> N
     assert len(faults) <= 1
     assert faults in ([], events[-1:])
     assert [event for event in seen(events) if event[0] in ("end", "fault")] == seen(events)[-1:]
+
+
+@st.composite
+def lasting(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A sound message of a client, and another one whose head differs in its length only, often damaged."""
+    target = draw(st.sampled_from([b"/", b"/v1/x?a=b"]))
+    lines = b"".join(b"%b: %b\r\n" % (n.encode(), v.encode()) for n, v in draw(extra))
+    length_name = draw(st.sampled_from([b"Content-Length", b"content-length"]))
+    head = b"POST %b HTTP/1.1\r\nHost: h\r\n%b%b:%b%d\r\n%b\r\n"
+    blank = draw(st.sampled_from([b"", b" ", b"\t "]))
+    behind = draw(st.sampled_from([b"", b"X-Last: 1\r\n"]))
+    first, second = draw(st.binary(max_size=30)), draw(st.binary(max_size=2000))
+    messages = [
+        head % (target, lines, length_name, blank, len(body), behind) + body
+        for body in (first, second)
+    ]
+    again = bytearray(messages[1])
+    damage = st.tuples(st.integers(0, 200), st.integers(0, 2), st.binary(max_size=3))
+    for at, n, byte in draw(st.lists(damage, max_size=2)):
+        again[at : at + n] = byte
+    more = draw(st.sampled_from([b"", b"\r\n", messages[0], b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"]))
+    return messages[0], bytes(again) + more
+
+
+@settings(deadline=None)
+@given(lasting(), cuts)
+def test_a_head_that_comes_again_is_read_as_if_it_were_the_first(
+    messages: tuple[bytes, bytes], at: list[int]
+) -> None:
+    known, data = messages
+    fresh, used = RequestParser(), RequestParser()
+    assert used.feed(known)[-1] is MESSAGE_END
+    expected = [event for piece in pieces(data, at) for event in fresh.feed(piece)]
+    assert seen([e for piece in pieces(data, at) for e in used.feed(piece)]) == seen(expected)
+    assert seen(used.feed(known)) == seen(fresh.feed(known))
+
+
+@settings(deadline=None)
+@given(lasting(), cuts)
+def test_an_answer_whose_head_comes_again_is_read_as_if_it_were_the_first(
+    messages: tuple[bytes, bytes], at: list[int]
+) -> None:
+    known, data = (part.replace(b"POST / HTTP/1.1", b"HTTP/1.1 200 OK", 1) for part in messages)
+    fresh, used = ResponseParser(), ResponseParser()
+    used.start()
+    if used.feed(known)[-1:] != [MESSAGE_END]:
+        return
+    used.start()
+    fresh.start()
+    for piece in pieces(data, at):
+        assert seen(used.feed(piece)) == seen(fresh.feed(piece))
+        assert used.can_reuse == fresh.can_reuse
+    assert seen(used.feed_eof()) == seen(fresh.feed_eof())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from router.errors import ConfigError
 from router.policy import registry
@@ -107,7 +108,7 @@ def test_it_ranks_candidates_only_each_once_and_says_why(name: str, case: Case) 
 def test_it_is_a_function_of_its_arguments(name: str, case: Case) -> None:
     policy = registry.make(name)
     first = policy.rank(case.request, case.view(), random.Random(case.seed))
-    policy.rank(replace(case.request, serial=7), case.view(), random.Random(3))
+    policy.rank(structs.replace(case.request, serial=7), case.view(), random.Random(3))
     assert policy.rank(case.request, case.view(), random.Random(case.seed)) == first
 
 
@@ -157,7 +158,7 @@ def test_home_chooses_as_if_it_priced_everybody(case: Case) -> None:
 @given(case=cases(), more=st.sampled_from((1.001, 2.0, 50.0)))
 def test_more_weight_never_costs_a_replica_a_request(case: Case, more: float) -> None:
     """Where a request without a home goes, it goes all the more with a greater weight there."""
-    asked = replace(case.request, home_id=None)
+    asked = structs.replace(case.request, home_id=None)
     before = replace(case, request=asked)
     chosen = before.ranked("home").ranked[0]
     assume(before.view().n_ready <= HomeParameters().weigh_all_max)
@@ -183,8 +184,12 @@ def test_every_part_of_a_price_is_divided_by_the_weight(
     home, request = Home(), case.request
     for row in case.rows[:8]:
         plain, weighed = (replace(row, weight=w).replica("r0") for w in (1.0, factor))
-        expected = [part / factor for part in astuple(home._price(request, plain, is_new=is_new))]
-        assert astuple(home._price(request, weighed, is_new=is_new)) == pytest.approx(expected)
+        expected = [
+            part / factor for part in structs.astuple(home._price(request, plain, is_new=is_new))
+        ]
+        assert structs.astuple(home._price(request, weighed, is_new=is_new)) == pytest.approx(
+            expected
+        )
 
 
 def test_an_unknown_policy_names_those_there_are() -> None:

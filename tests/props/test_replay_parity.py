@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from router.policy import registry
 from router.recording.player import Player, arrivals
@@ -93,7 +93,7 @@ def test_arrivals_are_what_arrived(seed: int, links_max: int) -> None:
     for row, facts in zip(rows, drill.arrived, strict=True):
         largest = facts.output_tokens_max
         parent = facts.parent_key
-        assert row.facts == replace(
+        assert row.facts == structs.replace(
             facts,
             model=name_of(seal.model(facts.model)) if facts.model else "",
             session_key=name_of(seal.session(facts.session_key)),

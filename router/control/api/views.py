@@ -6,6 +6,8 @@ from dataclasses import asdict
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from router.control.api.shapes import ChangeRow, ChangeRows, DrainEnd
 from router.state.health.table import State
 
@@ -208,7 +210,7 @@ def _decision(record: RequestRecord, now_s: float) -> dict[str, Any]:
         "tries": record.n_tries,
         "ranked": record.ranked,
         "prices": {
-            replica_id: {part: round(value, 4) for part, value in asdict(price).items()}
+            replica_id: {part: round(value, 4) for part, value in structs.asdict(price).items()}
             for replica_id, price in record.prices.items()
         },
     }

@@ -6,7 +6,6 @@ Nothing here knows one API from another.
 from __future__ import annotations
 
 import re
-from itertools import chain as chained
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -21,11 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NULL: Final = b"null"
+_SYSTEM: Final = Turn.SYSTEM  # reading a member of an enumeration costs as much as a call
+_USER: Final = Turn.USER
+_ANSWER: Final = Turn.ANSWER
 _NUMBER_BYTES_MAX: Final = 20
 _LONE_SURROGATE: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 _TRUE: Final = frozenset(
     {b"true", b"1", b"1.0", b'"true"', b'"1"', b'"on"', b'"yes"', b'"y"', b'"t"'}
 )
+_TRUE_BYTES_MAX: Final = len(b'"true"')
 _OPENING: Final = {
     b"[": "an array",
     b'"': "a string",
@@ -59,18 +62,21 @@ def assembled(
     Raises:
         ShapeError: there is no segment at all.
     """
-    parts = [*head, *turns]
-    digests = list(chained.from_iterable([entry.digests for entry in parts]))
-    lengths = chained.from_iterable([entry.lengths_bytes for entry in parts])
-    n_head = n_opening = sum([len(entry.digests) for entry in head])
+    parts = [*head, *turns] if head else turns
+    digests: list[bytes] = []
+    lengths: list[int] = []
+    for entry in parts:
+        digests += entry.digests
+        lengths += entry.lengths_bytes
+    n_head = n_opening = sum([len(entry.digests) for entry in head]) if head else 0
     is_leading = True
     for entry in turns:
         n_opening += len(entry.digests)
-        if is_leading and entry.turn is Turn.SYSTEM:
+        if is_leading and entry.turn is _SYSTEM:
             n_head = n_opening
         else:
             is_leading = False
-        if entry.turn is Turn.USER:
+        if entry.turn is _USER:
             break
     if not digests:
         raise ShapeError("an empty prompt")
@@ -84,7 +90,7 @@ def without_old_reasoning(turns: list[RenderedPart]) -> list[RenderedPart]:
     So do Kimi K2's templates unless ``preserve_thinking`` is set.
     """
     for index in range(len(turns) - 1, -1, -1):
-        if turns[index].turn is Turn.ANSWER:
+        if turns[index].turn is _ANSWER:
             return [entry.bare or entry for entry in turns[: index + 1]] + turns[index + 1 :]
     return turns
 
@@ -128,11 +134,13 @@ def not_an_object(body: bytes) -> ClientError | None:
 
 def is_true(raw: msgspec.Raw) -> bool:
     """Whether a raw JSON value counts as true where SGLang reads a boolean."""
-    return len(memoryview(raw)) <= len(b'"true"') and bytes(raw).lower() in _TRUE
+    return bool(raw) and len(memoryview(raw)) <= _TRUE_BYTES_MAX and bytes(raw).lower() in _TRUE
 
 
 def whole_number(raw: msgspec.Raw) -> int | None:
     """A raw JSON value as a count, None if it is none (or absurd)."""
+    if not raw:
+        return None
     text = bytes(raw) if len(memoryview(raw)) <= _NUMBER_BYTES_MAX else b""
     return int(text) if text.isdigit() else None
 

@@ -70,7 +70,7 @@ def _read_body(data: bytes, reading: Reading) -> bool:
         answer = _decode_chunk(data)
     except (msgspec.DecodeError, RecursionError):
         return _is_json(data)
-    fault = chat_fault(answer.error)
+    fault = chat_fault(answer.error) if answer.error else None
     if fault is not None:
         reading.note_fault(fault)
     if answer.usage is not None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _MESSAGE_SEED: Final = 1
 _TOOLS_SEED: Final = 2
+_PLAIN_ROOT: Final = root()
 _ASSISTANT: Final = "assistant"
 _TURNS: Final = {"system": Turn.SYSTEM, "developer": Turn.SYSTEM, "user": Turn.USER}
 
@@ -72,7 +73,7 @@ class OpenAiChat:
 
     def outgoing(self, body: bytes, facts: PromptFacts) -> tuple[bytes, bool]:
         """The body to forward, and whether the usage event is to be stripped from the answer."""
-        return with_usage(body, facts.edit)
+        return (body, False) if facts.edit is None else with_usage(body, facts.edit)
 
     def tap(self, *, is_stream: bool, strip_usage: bool) -> Tap:
         """A follower for one answer."""
@@ -87,26 +88,32 @@ class OpenAiChat:
         return errors.openai_error_event(error)
 
     def _rendered(self, parsed: ChatBody) -> tuple[Assembled, Edit | None]:
-        if not parsed.messages or is_given(parsed.input_ids):
+        if not parsed.messages or (parsed.input_ids and is_given(parsed.input_ids)):
             raise ShapeError("a prompt without messages")
-        kwargs = template_kwargs.read(parsed.chat_template_kwargs)
+        options, raw_kwargs = self._options, parsed.chat_template_kwargs
+        kwargs = template_kwargs.read(raw_kwargs) if raw_kwargs else None
         turns = self._memo.parts(parsed.messages, _MESSAGE_SEED, _rendered_message)
         if turns[-1].turn in ASSISTANT_TURNS:
             is_continued = is_true(parsed.continue_final_message)
             turns[-1] = _last_answer(parsed.messages[-1], turns[-1], is_continued=is_continued)
-        if template_kwargs.is_old_reasoning_stripped(kwargs, self._options):
+        is_stripped = options.is_old_reasoning_stripped
+        if kwargs:
+            is_stripped = template_kwargs.is_old_reasoning_stripped(kwargs, options)
+        if is_stripped:
             turns = without_old_reasoning(turns)
-        settings = render.settings_bytes(
-            (
-                ("adapter", self._options.adapter_of(parsed.model) or decoded(parsed.lora_path)),
-                ("kwargs", template_kwargs.in_head(kwargs, self._options)),
-                ("effort", template_kwargs.effort(parsed.reasoning_effort, self._options)),
+        adapter = options.adapter_of(parsed.model)
+        seed = _PLAIN_ROOT
+        if adapter or parsed.lora_path or kwargs or parsed.reasoning_effort:
+            settings = (
+                ("adapter", adapter or decoded(parsed.lora_path)),
+                ("kwargs", template_kwargs.in_head(kwargs, options)),
+                ("effort", template_kwargs.effort(parsed.reasoning_effort, options)),
             )
-        )
-        tools = self._tools(parsed)
+            seed = root(render.settings_bytes(settings))
+        tools = self._tools(parsed) if parsed.tools else None
         head = [] if tools is None else [tools]
-        edit = usage_edit(parsed.stream, parsed.stream_options, self._options)
-        return assembled(head, turns, seed=root(settings)), edit
+        edit = usage_edit(parsed.stream, parsed.stream_options, options) if parsed.stream else None
+        return assembled(head, turns, seed=seed), edit
 
     def _tools(self, parsed: ChatBody) -> RenderedPart | None:
         """The declared tools; those that a tool choice keeps out of the prompt are left out."""

@@ -76,6 +76,9 @@ _RESERVED: Final = ("chain:", "body:", "hash:")
 
 _SESSION_PART: Final = re.compile(r"_session_([0-9A-Za-z-]{8,64})$")
 _FIELD_BYTES_MAX: Final = 4096
+_KEPT_MAX: Final = 4096
+_KEPT_BYTES_MAX: Final = 1024
+"""So many sessions' headers are kept, none of more bytes: 4 MB at the very most."""
 
 
 class Identity(NamedTuple):
@@ -86,30 +89,73 @@ class Identity(NamedTuple):
     parent_key: str | None = None
 
 
-def named_session(
-    headers: Headers,
-    field: Callable[[str], msgspec.Raw],
-    *,
-    opening: str,
-    session_header: bytes | None = None,
-) -> Identity | None:
-    """The session as the client names it, None if it names none.
+class Namer:
+    """Reads whose a request is, as its client names it.
 
-    ``opening`` tells a person's conversations apart where only the person is named. ``field`` answers a top-level member of the body by its name, an empty one if it is absent.
-    Keys are printable, never empty, and at most 257 characters long.
+    ``session_header`` is a header whose value comes before all others, in lower case. What headers alone tell
+    is kept for when the same ones come again.
     """
+
+    __slots__ = ("_header", "_kept", "_watched")
+
+    def __init__(self, session_header: bytes | None = None) -> None:
+        self._header = session_header
+        self._watched = _KNOWN if session_header is None else _KNOWN | {session_header}
+        self._kept: dict[tuple[tuple[bytes, bytes], ...], Identity] = {}
+
+    def in_headers(self, headers: Headers) -> Identity | None:
+        """The session that a client's headers name, None if they name none.
+
+        Keys are printable, never empty, and at most 257 characters long.
+        """
+        watched = self._watched
+        lines = tuple([line for line in headers if line[0] in watched])
+        identity = self._kept.get(lines)
+        if identity is None:
+            found = _keys_in(lines)
+            named = _from_headers(found, self._header)
+            if named is not None:
+                identity = _within(found, *named)
+                self._keep(lines, identity)
+        return identity
+
+    def in_body(
+        self, headers: Headers, field: Callable[[str], msgspec.Raw], *, opening: str
+    ) -> Identity | None:
+        """The session that a body names whose headers name none, though they may tell of a part of it.
+
+        ``opening`` tells a person's conversations apart where only the person is named. ``field`` answers a
+        top-level member of the body by its name, an empty one if it is absent.
+        """
+        found = _keys_in([line for line in headers if line[0] in self._watched])
+        named = _from_body(field)
+        if named is not None:
+            return _within(found, *named)
+        person = _key_in(field(_PERSON_FIELD))
+        return Identity(f"{person}/{opening}", SessionSource.BODY, person) if person else None
+
+    def _keep(self, lines: tuple[tuple[bytes, bytes], ...], identity: Identity) -> None:
+        if sum([len(value) for _, value in lines]) > _KEPT_BYTES_MAX:
+            return
+        if len(self._kept) >= _KEPT_MAX:
+            self._kept.clear()
+        self._kept[lines] = identity
+
+
+def _keys_in(lines: Headers) -> dict[bytes, str]:
+    """The first good key of each header."""
     found: dict[bytes, str] = {}
-    for name, value in headers:
-        if (name in _KNOWN or name == session_header) and name not in found and value:
+    for name, value in lines:
+        if name not in found and value:
             is_window = name == _WINDOW_HEADER
             key = safe_key(_text(value.partition(b":")[0] if is_window else value))
             if key:
                 found[name] = key
-    named = _from_headers(found, session_header) or _from_body(field)
-    if named is None:
-        person = _key_in(field(_PERSON_FIELD))
-        return Identity(f"{person}/{opening}", SessionSource.BODY, person) if person else None
-    key, source = named
+    return found
+
+
+def _within(found: dict[bytes, str], key: str, source: SessionSource) -> Identity:
+    """A named session, or the part of it that a sub-agent is."""
     agent = found.get(_AGENT_HEADER)
     if agent is not None and source is not SessionSource.CONFIGURED_HEADER:
         above = found.get(_PARENT_AGENT_HEADER, agent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
@@ -18,7 +18,14 @@ from router.dialect.body.reading import (
     whole_number,
 )
 from router.dialect.body.render import ShapeError, settings_bytes
-from router.dialect.clients.identity import Identity, body_key, chain_key, named_session, safe_key
+from router.dialect.clients.identity import (
+    KEY_LENGTH_MAX,
+    Identity,
+    Namer,
+    body_key,
+    chain_key,
+    safe_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +40,8 @@ NO_RAW: Final = msgspec.Raw()
 MESSAGES_MAX: Final = 20_000
 """A body of more is forwarded unread: rendering it would hold up everybody else."""
 
+_MODELS_MAX: Final = 1024
+_kept_key: Final = lru_cache(_MODELS_MAX)(safe_key)
 _RANK: Final = b"x-data-parallel-rank"
 _SHAPE_FAULTS: Final = (ShapeError, msgspec.ValidationError)
 _JSON_FAULTS: Final = (msgspec.DecodeError, RecursionError)
@@ -58,6 +67,11 @@ class Envelope(msgspec.Struct, gc=False):
     extra_key: msgspec.Raw = NO_RAW
     routed_dp_rank: msgspec.Raw = NO_RAW
     data_parallel_rank: msgspec.Raw = NO_RAW
+
+    def member(self, name: str) -> msgspec.Raw:
+        """A raw member by its name; an empty one if the body has none, or the API no such."""
+        value: msgspec.Raw = getattr(self, name)
+        return value
 
 
 BodyT = TypeVar("BodyT", bound=Envelope)
@@ -85,7 +99,7 @@ class BodyReader(Generic[BodyT]):
         self._has_previous = has_previous
         self._decode = msgspec.json.Decoder(body_type).decode
         self._render = render
-        self._session_header = session_header.lower().encode() if session_header else None
+        self._namer = Namer(session_header.lower().encode() if session_header else None)
 
     def read(self, body: bytes, headers: Headers) -> PromptFacts:
         """Turn a request into facts.
@@ -107,15 +121,28 @@ class BodyReader(Generic[BodyT]):
             raise fault(body, error) from error
         if apart:
             prompt = prompt.apart(apart)
-        facts = self._facts(headers, partial(getattr, parsed), chain_key(prompt.opening))
-        facts.chain = prompt.chain
-        facts.ends_bytes = prompt.ends_bytes
-        facts.head_segments = prompt.head_segments
-        facts.model = safe_key(parsed.model)  # kept and logged: bounded and printable
-        facts.n_messages = len(parsed.messages)
-        facts.edit = edit
-        facts.lora_name = lora_name
-        return facts
+        identity = self._namer.in_headers(headers)
+        if identity is None:
+            identity = self._unnamed(headers, parsed.member, chain_key(prompt.opening))
+        model = parsed.model
+        return PromptFacts(
+            dialect=self._name,
+            # It is kept and logged: bounded and printable.
+            model=_kept_key(model) if len(model) <= KEY_LENGTH_MAX else safe_key(model),
+            is_stream=is_true(parsed.stream),
+            output_tokens_max=whole_number(parsed.max_completion_tokens)
+            or whole_number(parsed.max_tokens),
+            session_key=identity.key,
+            session_source=identity.source,
+            parent_key=identity.parent_key,
+            chain=prompt.chain,
+            ends_bytes=prompt.ends_bytes,
+            head_segments=prompt.head_segments,
+            n_messages=len(parsed.messages),
+            edit=edit,
+            lora_name=lora_name,
+            previous_id=self._previous_id(parsed.previous_response_id),
+        )
 
     def _unreadable(self, body: bytes, headers: Headers) -> PromptFacts:
         """Facts of a body whose shape cannot be read: what its envelope still tells."""
@@ -127,23 +154,18 @@ class BodyReader(Generic[BodyT]):
         except _JSON_FAULTS as error:
             raise fault(body, error) from error
         fingerprint = body_key(xxhash.xxh3_64_intdigest(body))
-        facts = self._facts(headers, lambda name: fields.get(name, NO_RAW), fingerprint)
-        facts.is_readable = False
-        facts.model = safe_key(_text(fields.get("model", NO_RAW)))
-        return facts
 
-    def _facts(
-        self, headers: Headers, field: Callable[[str], msgspec.Raw], unnamed_key: str
-    ) -> PromptFacts:
-        """Facts without a prompt; ``unnamed_key`` is the session's key if it names none."""
-        identity = named_session(
-            headers, field, opening=unnamed_key, session_header=self._session_header
-        )
+        def field(name: str) -> msgspec.Raw:
+            return fields.get(name, NO_RAW)
+
+        identity = self._namer.in_headers(headers)
         if identity is None:
-            identity = Identity(unnamed_key, SessionSource.CHAIN)
+            identity = self._unnamed(headers, field, fingerprint)
         return PromptFacts(
             dialect=self._name,
+            model=safe_key(_text(field("model"))),
             is_stream=is_true(field("stream")),
+            is_readable=False,
             output_tokens_max=whole_number(field("max_completion_tokens"))
             or whole_number(field("max_tokens")),
             session_key=identity.key,
@@ -151,6 +173,11 @@ class BodyReader(Generic[BodyT]):
             parent_key=identity.parent_key,
             previous_id=self._previous_id(field("previous_response_id")),
         )
+
+    def _unnamed(self, headers: Headers, field: Callable[[str], msgspec.Raw], key: str) -> Identity:
+        """Whose a request is whose headers do not say so; by ``key`` if its body does not either."""
+        found = self._namer.in_body(headers, field, opening=key)
+        return Identity(key, SessionSource.CHAIN) if found is None else found
 
     def _previous_id(self, raw: msgspec.Raw) -> str:
         return _text(raw) if raw and self._has_previous else ""

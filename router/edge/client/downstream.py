@@ -177,10 +177,12 @@ class ClientConnection(asyncio.Protocol):
         patience.idle_since_s = now_s = self._door.now_s()
         patience.started_s = now_s if self._queue else None
         is_done = self._door.is_draining or self._has_eof
-        if keep_alive and not (is_done and not self._queue and self._parser.is_between):
+        if not keep_alive or (is_done and not self._queue and self._parser.is_between):
+            self._close()
+        elif self._queue:
             self._pump()
         else:
-            self._close()
+            self._ahead_bytes = 0
 
     # Requests
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
 from router.edge.client.intake import Intake
+from router.edge.client.known import known_of, remember
 from router.edge.client.own import own_answer
 from router.edge.client.refusals import NO_HEAD, refused
 from router.edge.exchange.exchange import Exchange
@@ -22,6 +23,7 @@ from router.framing.writing import CONTINUE, status_line
 if TYPE_CHECKING:
     import asyncio
 
+    from router.edge.client.known import Known
     from router.edge.context import Door
     from router.edge.routes.routes import Route
     from router.framing.events import RequestHead
@@ -51,6 +53,7 @@ class Reception:
         "_decoding",
         "_door",
         "_intake",
+        "_known",
         "_peer",
         "_request_id",
         "_route",
@@ -67,6 +70,7 @@ class Reception:
         self._intake = Intake(door)
         self._route: Route | None = None
         self._visit: Visit | None = None
+        self._known: Known | None = None
         self._request_id = ""
         self._decoding: asyncio.Future[bytes] | None = None
         self.head: RequestHead | None = None
@@ -83,10 +87,17 @@ class Reception:
     def on_head(self, head: RequestHead, *, is_more: bool) -> None:
         """A request begins; ``is_more``: its next part is here already."""
         self.head = head
-        self._request_id = request_id(head.headers) or self._door.new_id()
-        self._route = found = route(head, self._door.routes, self._door.limits)
-        if self._door.gate is not None:
-            self._visit = welcome(self._door, self._door.gate, head, found)
+        door = self._door
+        self._known = known = None if head.alike is None else known_of(head, head.alike, door)
+        if known is None:
+            self._request_id = request_id(head.headers) or door.new_id()
+            self._route = found = route(head, door.routes, door.limits)
+            if door.gate is not None:
+                self._visit = welcome(door, door.gate, head, found)
+        else:
+            self._request_id = known.request_id or door.new_id()
+            self._visit, self._route = known.visit(head, door)
+            found = self._route
         if found.error is not None and head.has_body:
             self._client.refuse(found.error)
         elif head.expects_continue and head.has_body and not is_more:
@@ -139,7 +150,8 @@ class Reception:
                 fields, answer = own_answer(found.path, head, door, may_use)
                 relay.whole(fields, answer)
                 return
-            if passed_through(head.headers, door.door_id):
+            known = self._known
+            if known is None and passed_through(head.headers, door.door_id):
                 raise ClientError(  # noqa: TRY301
                     "loop-detected",
                     "This request has come round to this router: one of its replicas leads back here.",
@@ -148,7 +160,12 @@ class Reception:
                 raise Refused(  # noqa: TRY301
                     "shutting-down", "The router is shutting down; try again.", retry_after_s=1.0
                 )
-            announce(head, self._peer, door.forwarding, door.new_id)
+            if known is None:
+                sent = head.headers
+                announce(head, self._peer, door.forwarding, door.new_id)
+                remember(head, sent, found, self._visit, door)
+            else:
+                head.headers = known.announced
             self.exchange = exchange = Exchange(
                 door=door,
                 client=self._client,
@@ -158,7 +175,7 @@ class Reception:
                 request_id=self._request_id,
                 visit=self._visit,
             )
-            exchange.start(body, unquote(found.variable))
+            exchange.start(body, unquote(found.variable) if found.variable else "")
         except (ClientError, Refused) as error:
             self.turn_away(error)
         except Exception:  # noqa: BLE001 - a fault of the router itself is answered as one

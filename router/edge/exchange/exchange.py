@@ -10,7 +10,7 @@ exchange ends.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from router.edge.bounds.tries import who
 from router.edge.context import Pressure
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from router.edge.wire.relay import Client, Relay
     from router.errors import RouterError, UpstreamError
     from router.framing.events import RequestHead, ResponseEvent
+
+_ELSEWHERE: Final = Step.ELSEWHERE  # reading a member of an enumeration costs as much as a call
+_RELAY: Final = Step.RELAY
+_BROKEN: Final = Step.BROKEN
 
 
 class Exchange:
@@ -106,8 +110,7 @@ class Exchange:
             self._set_out()
 
     def _set_out(self) -> None:
-        now_s = self._door.now_s()
-        if not self._is_over and self._place.arrive(self, now_s):
+        if not self._is_over and self._place.arrive(self, now_s := self._door.now_s()):
             self._dispatch(now_s)
 
     def try_again(self, now_s: float) -> bool:
@@ -157,14 +160,14 @@ class Exchange:
         reader = self._reader
         assert reader is not None
         step = reader.read(events)
-        if step is Step.ELSEWHERE:
+        if step is _ELSEWHERE:
             assert reader.error is not None
             if self._go_elsewhere(reader.error) or self._may_wait(reader.error):
                 return
             step = reader.accept()
-        if step is Step.RELAY:
+        if step is _RELAY:
             self._forward(reader)
-        elif step is Step.BROKEN:
+        elif step is _BROKEN:
             assert reader.error is not None
             self._fail(reader.error)
 
@@ -193,7 +196,7 @@ class Exchange:
             self._cut(UpstreamProtocol("stream-cut", what))
         else:
             data = reader.take()
-            self._settle(reader)
+            self._settle(reader.failure(), self._door.now_s())
             self._relay.end(data)
 
     def _begin(self, reader: AnswerReader) -> None:
@@ -215,19 +218,18 @@ class Exchange:
         place.let_go()
         if place.wait is not None:
             place.leave(self, Pressure.HELD_PLACED)
+        now_s = self._door.now_s()
         if reader.has_begun:
-            self._door.core.began(place.ticket, self._door.now_s())
-        record = place.ticket.record
-        self._door.holders.learn(
-            reader.kept_id, record.replica_id, record.session_key, owner=record.tenant
-        )
+            self._door.core.began(place.ticket, now_s)
+        if kept_id := reader.kept_id:
+            self._door.holders.keep(kept_id, place.ticket.record)
         if head.status in RETRIED:
             fields = self._answer.refused_fields(reader, place.ticket)
         else:
             fields = relayed_fields(head, place.ticket, self._request_id)
         self._last = data = reader.take()
         if reader.is_end:
-            self._settle(reader, failure)
+            self._settle(failure, now_s)
         relay.pass_on(
             fields, data, status=head.status, is_stream=reader.is_stream, is_whole=reader.is_end
         )
@@ -327,18 +329,20 @@ class Exchange:
         self._door.observer.turned_away(code=error.code, dialect=place.dialect.name, target=target)
         self._answer.refuse(with_time(error, self._door.core))
 
-    def _settle(self, reader: AnswerReader, failure: UpstreamError | None = None) -> None:
+    def _settle(self, failure: UpstreamError | None, now_s: float) -> None:
         """The answer is whole: give the connection back and close the books."""
-        self._line.give_back(self._door.now_s())
-        failure = failure or reader.failure()
-        self._finish(outcome_of(failure), error=failure)
+        self._line.give_back(now_s)
+        self._finish(outcome_of(failure), error=failure, now_s=now_s)
 
-    def _finish(self, outcome: Outcome, *, error: RouterError | None = None) -> None:
+    def _finish(
+        self, outcome: Outcome, *, error: RouterError | None = None, now_s: float | None = None
+    ) -> None:
         reader = self._reader
         assert not self._is_over
         self._is_over = True
         usage = None if reader is None else reader.usage
-        self._place.finish(outcome, usage=usage, error=error)
+        now_s = self._door.now_s() if now_s is None else now_s
+        self._place.finish(outcome, now_s, usage=usage, error=error)
 
     # Time
 

@@ -43,7 +43,9 @@ def opened(
     about = kept_id or facts.previous_id
     is_unnamed = facts.session_key in ("", about)
     name = settle(facts, door.names) if visit is None else visit.claim(facts, door.names)
-    door.holders.bind(facts, about, door.core.fleet.get, owner=facts.tenant, is_unnamed=is_unnamed)
+    if about:
+        find = door.core.fleet.get
+        door.holders.bind(facts, about, find, owner=facts.tenant, is_unnamed=is_unnamed)
     changed, strip_usage = dialect.outgoing(body, facts)
     if name is not None:
         changed = renamed(changed, name)

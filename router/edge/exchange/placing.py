@@ -188,13 +188,17 @@ class Placement:
         )
 
     def finish(
-        self, outcome: Outcome, *, usage: Usage | None = None, error: RouterError | None = None
+        self,
+        outcome: Outcome,
+        now_s: float,
+        *,
+        usage: Usage | None = None,
+        error: RouterError | None = None,
     ) -> None:
         """The request is over, or was taken back: close its ticket. Room for another."""
         door, ticket = self._door, self.ticket
         assert ticket is not None
         self.body = b""
-        now_s = door.now_s()
         door.observer.finished(door.core.finish(ticket, outcome, now_s, usage=usage, error=error))
         if door.room.waiting:
             door.room.ring()
@@ -235,7 +239,7 @@ class Placement:
         wait.refusal = refusal
         if self.ticket is not None:
             wait.pause(now_s)
-            self._take_back(refusal)
+            self._take_back(refusal, now_s)
         return True
 
     def find_room(self, waiter: Waiter, now_s: float) -> bool | None:
@@ -270,9 +274,9 @@ class Placement:
         if visit is not None:
             visit.placed(self.ticket, len(self.body))
 
-    def _take_back(self, error: RouterError) -> None:
+    def _take_back(self, error: RouterError, now_s: float) -> None:
         body = self.body
-        self.finish(Outcome.HELD, error=error)
+        self.finish(Outcome.HELD, now_s, error=error)
         self.body = body
         self.ticket = None
         self.again_s = inf

@@ -62,10 +62,12 @@ class Visit:
         except ClientError:
             account.demand_model(asked)  # the names of others' models are not told
             raise
-        if facts.model or facts.is_turn:  # else it asks no model anything
+        # What is neither asks no model anything.
+        if account.tenant.models is not None and (facts.model or facts.is_turn):
             account.demand_model(asked, facts.model)
-        claimed(facts, account.name, account.scope, is_isolated=self._is_isolated)
-        facts.priority = account.tenant.priority
+        tenant = account.tenant
+        claimed(facts, tenant.name, account.scope, is_isolated=self._is_isolated)
+        facts.priority = tenant.priority
         return name
 
     def outgoing(self, body: bytes) -> bytes:
@@ -102,13 +104,21 @@ def welcome(door: Door, gate: Gate, head: RequestHead, found: Route) -> Visit | 
     if found.error is None and found.is_forwarded:
         try:
             _demand_path(gate, account, found)
-            visit.admit(door.now_s())
-        except TenantLimit as limit:
-            manners = manners_of(head.headers, head.path)
-            found.error = None if wait_s(door.limits.hold, limit, manners) else limit
         except ClientError as error:
             found.error = error
+        else:
+            found.error = let_in(door, visit, head)
     return visit
+
+
+def let_in(door: Door, visit: Visit, head: RequestHead) -> TenantLimit | None:
+    """Count a visit that may be made; answers why it cannot be made now, None if it can, or may wait."""
+    try:
+        visit.admit(door.now_s())
+    except TenantLimit as limit:
+        manners = manners_of(head.headers, head.path)
+        return None if wait_s(door.limits.hold, limit, manners) else limit
+    return None
 
 
 def challenge(error: RouterError) -> bytes:

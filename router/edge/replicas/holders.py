@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.dialect.base import PromptFacts
+    from router.state.history import RequestRecord
 
 _HOLDERS_MAX: Final = 100_000
 """Some 40 MB; a replica that keeps a hundred thousand responses has other worries."""
@@ -53,6 +54,10 @@ class Holders:
         known.move_to_end(response_id)
         if len(known) > self._holders_max:
             known.popitem(last=False)
+
+    def keep(self, response_id: str, record: RequestRecord) -> None:
+        """The same, of a placed request."""
+        self.learn(response_id, record.replica_id, record.session_key, owner=record.tenant)
 
     def bind(
         self,

@@ -21,7 +21,9 @@ ErrorT = TypeVar("ErrorT", bound=RouterError)
 RETRIED: Final = frozenset((429, 502, 503, 504))
 """Statuses that another replica may not answer; as a status or as a first event."""
 
+_DONE: Final = Outcome.DONE
 _OK: Final = 200
+_PLAIN: Final = (b"", b"identity")
 _BAD_REQUEST: Final = 400
 _UNAVAILABLE: Final = 503
 _SERVER_FAULT: Final = 500
@@ -33,7 +35,7 @@ _SWALLOWED: Final = b'"message":"503: '
 def outcome_of(failure: RouterError | None) -> Outcome:
     """How an exchange ended; a request that the replica found fault with is no failure of its."""
     if failure is None:
-        return Outcome.DONE
+        return _DONE
     status = failure.http_status
     is_rejected = isinstance(failure, UpstreamStatus) and status < _SERVER_FAULT
     return Outcome.REJECTED if is_rejected and status not in RETRIED else Outcome.FAILED
@@ -53,6 +55,11 @@ class Step(Enum):
     RELAY = auto()  # pass on what `take` answers
     ELSEWHERE = auto()  # `error` says why; `accept` if there is nowhere else
     BROKEN = auto()  # `error` says why; this answer ends here
+
+
+_HOLD: Final = Step.HOLD
+_RELAY: Final = Step.RELAY
+_ELSEWHERE: Final = Step.ELSEWHERE
 
 
 def _unchanged(data: bytes) -> bytes:
@@ -99,18 +106,22 @@ class AnswerReader:
 
     def read(self, events: list[ResponseEvent]) -> Step:
         """Take what one read brought; ``events`` is not empty."""
-        if isinstance(events[0], ResponseHead):
-            self._take_head(events[0])
-            events = events[1:]
-        if events and type(events[-1]) is not bytes:
-            if isinstance(events[-1], FramingError):
-                self._fault = events[-1]
+        head, last, begin, end = events[0], events[-1], 0, len(events)
+        if isinstance(head, ResponseHead):
+            self._take_head(head)
+            begin = 1
+        if end > begin and type(last) is not bytes:
+            if isinstance(last, FramingError):
+                self._fault = last
             else:
                 self.is_end = True
-            events = events[:-1]
-        if events:
+            end -= 1
+        if end > begin:
             # Between the head and what ends an answer there is nothing but body.
-            self._take_body(b"".join(cast("list[bytes]", events)))
+            data = events[begin]
+            if end - begin > 1 or type(data) is not bytes:
+                data = b"".join(cast("list[bytes]", events[begin:end]))
+            self._hold(data if self._tap is None else self._tap.feed(data))
         if self.is_end and self._tap is not None:
             self._hold(self._tap.finish())
         elif self.is_end and self.head is not None and self.head.status == _BAD_REQUEST:
@@ -181,18 +192,9 @@ class AnswerReader:
 
     def _take_head(self, head: ResponseHead) -> None:
         self.head = head
-        kind = coding = b""
-        for name, value in head.headers:
-            if name == b"content-type":
-                kind = value.lower()
-            elif name == b"content-encoding":
-                coding = value.lower()
-        if head.status == _OK and coding in (b"", b"identity"):
-            self.is_stream = kind.startswith(b"text/event-stream")
+        if head.status == _OK and head.content_coding in _PLAIN:
+            self.is_stream = head.content_type.startswith(b"text/event-stream")
             self._tap = self._dialect.tap(is_stream=self.is_stream, strip_usage=self._strip_usage)
-
-    def _take_body(self, data: bytes) -> None:
-        self._hold(data if self._tap is None else self._tap.feed(data))
 
     def _hold(self, data: bytes) -> None:
         if data:
@@ -203,14 +205,14 @@ class AnswerReader:
         if self._fault is not None:
             return self._broken(self._fault.message)
         if self._is_flowing:
-            return Step.RELAY
+            return _RELAY
         if self.head is None:
-            return Step.HOLD
+            return _HOLD
         if self._is_refusal and not self._is_accepted:
             self.error = self.failure()
-            return Step.ELSEWHERE
+            return _ELSEWHERE
         step = self._judge_stream() if self.is_stream else self._judge_body()
-        self._is_flowing = step is Step.RELAY
+        self._is_flowing = step is _RELAY
         return step
 
     @property
@@ -229,10 +231,10 @@ class AnswerReader:
         if self.is_end and self.is_cut:
             return self._broken("The replica's stream ended without its end mark.")
         if tap.has_begun or tap.fault is not None or self.is_end:
-            return Step.RELAY
+            return _RELAY
         if self._held_bytes > self._hold_bytes_max:
             return self._broken(f"No event in the first {self._held_bytes} bytes of the stream.")
-        return Step.HOLD
+        return _HOLD
 
     def _judge_body(self) -> Step:
         head, tap = self.head, self._tap
@@ -240,8 +242,8 @@ class AnswerReader:
         if self.is_end:
             if head.is_eof_framed and tap is not None and not tap.is_complete:
                 return self._broken("The replica's answer was cut off.")
-            return Step.RELAY
-        return Step.RELAY if self._held_bytes > self._hold_bytes_max else Step.HOLD
+            return _RELAY
+        return _RELAY if self._held_bytes > self._hold_bytes_max else _HOLD
 
     def _broken(self, message: str) -> Step:
         self.error = UpstreamProtocol("bad-upstream-response", message)

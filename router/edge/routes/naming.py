@@ -14,6 +14,7 @@ _CHECKED: Final = frozenset({"openai-responses"})
 """Dialects whose model SGLang compares with its own and refuses; elsewhere it takes any name."""
 
 _CHAIN: Final = SessionSource.CHAIN
+_OTHER: Final = Work.OTHER
 
 
 def settle(facts: PromptFacts, names: ModelNames) -> str | None:
@@ -30,7 +31,7 @@ def settle(facts: PromptFacts, names: ModelNames) -> str | None:
         facts.model,
         lora_name=facts.lora_name,
         is_checked=facts.dialect in _CHECKED,
-        is_needed=facts.work is not Work.OTHER,
+        is_needed=facts.work is not _OTHER,
     )
     facts.model = model = choice.model
     if names.has_several and facts.session_source is not _CHAIN:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from router.framing.forwarding import Announced
@@ -26,6 +27,8 @@ JSON: Final = b"content-type: application/json\r\n"
 REQUEST_ID: Final = b"x-request-id"
 _VIA: Final = b"x-homeport-via"
 _REQUEST_ID_BYTES_MAX: Final = 128
+_NAMES_MAX: Final = 2048
+"""Replicas' names and addresses that are kept as they are written."""
 
 _OURS: Final = (
     b"x-homeport-replica",
@@ -55,14 +58,13 @@ def forwarded_fields(
 
     ``has_key``: the client's own API key is among them.
     """
-    told = b""
     if isinstance(headers, Announced):
-        told = headers.told
+        written = headers.written
     else:
-        headers = end_to_end(headers, NOT_FORWARDED if has_key else NOT_FORWARDED | KEYS)
-    return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
-        lines(headers),
-        told,
+        kept = end_to_end(headers, NOT_FORWARDED if has_key else NOT_FORWARDED | KEYS)
+        written = lines(kept)
+    return b"%bcontent-length: %d\r\nx-request-id: %b\r\nx-homeport-via: %b\r\n" % (
+        written,
         body_bytes,
         request_id.encode("ascii"),
         door_id.encode("ascii"),
@@ -76,14 +78,22 @@ def passed_through(headers: HeaderList, door_id: str) -> bool:
 
 def request_head(method: bytes, target: bytes, spec: ReplicaSpec, fields: bytes) -> bytes:
     """A whole request head for one replica."""
-    name = f"[{spec.host}]" if ":" in spec.host else spec.host
-    place = (method, target, clean(name), spec.port, fields)
-    return b"%b %b HTTP/1.1\r\nhost: %b:%d\r\n%b\r\n" % place
+    place = (method, target, _host_line(spec.host, spec.port), fields)
+    return b"%b %b HTTP/1.1\r\n%b%b\r\n" % place
+
+
+_kept_clean: Final = lru_cache(_NAMES_MAX)(clean)
+
+
+@lru_cache(_NAMES_MAX)
+def _host_line(host: str, port: int) -> bytes:
+    name = f"[{host}]" if ":" in host else host
+    return b"host: %b:%d\r\n" % (clean(name), port)
 
 
 def placement_fields(ticket: Ticket, request_id: str) -> bytes:
     """Where a request went and why, as header lines."""
-    price = ticket.price
+    price, record = ticket.price, ticket.record
     return (
         b"x-homeport-replica: %b\r\n"
         b"x-homeport-reason: %b\r\n"
@@ -91,13 +101,13 @@ def placement_fields(ticket: Ticket, request_id: str) -> bytes:
         b"x-homeport-cached-tokens: %d\r\n"
         b"x-request-id: %b\r\n"
         % (
-            clean(ticket.replica_id),
-            clean(ticket.reason),
+            _kept_clean(record.replica_id),
+            _kept_clean(record.reason),
             price.wait_s,
             price.prefill_s,
             price.interference_s,
             price.pressure_s,
-            ticket.cached_tokens,
+            record.predicted_cached_tokens,
             request_id.encode("ascii"),
         )
     )
@@ -115,10 +125,21 @@ def relayed_fields(
         come_back = _retry_after(retry_after_s)
     return b"%b%b%b%b" % (
         status_line(head.status),
-        lines(end_to_end(head.headers, _NOT_RELAYED)),
+        _relayed(head),
         come_back,
         placement_fields(ticket, request_id),
     )
+
+
+def _relayed(head: ResponseHead) -> bytes:
+    """The lines of a replica's head that a client gets; written once for all heads that are alike."""
+    alike = head.alike
+    if alike is not None and isinstance(alike.told, bytes):
+        return alike.told
+    written = lines(end_to_end(head.headers, _NOT_RELAYED))
+    if alike is not None:
+        alike.told = written
+    return written
 
 
 def waiting_fields(ticket: Ticket | None, request_id: str) -> bytes:

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from router.rows import Row
 from router.state.cache.keeping import Ages
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from router.state.cache.ties import Tied
 
 
-@dataclass(slots=True, eq=False)
-class Node:
+class Node(Row, eq=False):
     """A run of chain values from segment ``start`` on; ``ends`` are canonical bytes from the prompt's start.
 
     Who holds a part of a node holds all of the nodes above it, which it also used no earlier. Only the root
@@ -35,8 +35,8 @@ class Node:
     run: array[int]
     ends: array[int]
     start_bytes: int
-    children: dict[int, Node] = field(default_factory=dict)
-    held: dict[str, int] = field(default_factory=dict)
+    children: dict[int, Node] = {}  # noqa: RUF012  (each gets its own)
+    held: dict[str, int] = {}  # noqa: RUF012
 
 
 class Mark(NamedTuple):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from router.rows import Row
+
 _US: Final = 1e6
 
 
@@ -41,8 +43,7 @@ class Load:
         return self.backlog_us / _US
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Row):
     """One request in flight; owned by the ledger, read by others. ``load`` is its replica's."""
 
     replica_id: str

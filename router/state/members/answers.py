@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from router.rows import Row
 from router.state.cache.losses import lost_since
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ _GONE_RATIO: Final = 0.25
 _SURPLUS_TOKENS: Final = 1_024
 
 
-@dataclass(slots=True, frozen=True)
-class Return:
+class Return(Row):
     """A session that came back to its home, going on from its last prompt: after how long, of how many tokens."""
 
     idle_s: float

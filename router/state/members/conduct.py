@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     """Told of a change: replica, state before, state now, what caused it."""
 
 _PROBE_OK: Final = Event.PROBE_OK
+_READY: Final = State.READY
+_FULL: Final = State.FULL
 _RETURNS: Final = frozenset((Event.PROBE_OK, Event.MOVE))
 """What brings a replica back."""
 
@@ -100,7 +102,7 @@ class Conduct:
     def succeeded(self, replica: Replica, now_s: float) -> None:
         """A request got its first event there."""
         replica.standing.succeeded(now_s)
-        if replica.state is not State.READY:
+        if replica.state is not _READY:
             self.heard(replica, Event.REQUEST_OK, now_s)
         elif replica.allowance is not None:
             wider = 2 * replica.allowance
@@ -108,7 +110,7 @@ class Conduct:
 
     def ended(self, replica: Replica, now_s: float) -> None:
         """A request ended there: one that was full has room."""
-        if replica.state is State.FULL:
+        if replica.state is _FULL:
             self.heard(replica, Event.ROOM, now_s)
 
     def tick(self, now_s: float) -> None:

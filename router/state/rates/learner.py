@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from router.rows import Row
 from router.state.rates.prefill import PrefillRate
 
 if TYPE_CHECKING:
@@ -41,8 +42,7 @@ _LATE_REPORTS: Final = 2
 _JOBS_MAX: Final = 1_024
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+class Job(Row, eq=False):
     """One prompt that a replica has to compute; ``done`` of ``new_tokens`` are, behind ``cached_tokens``.
 
     ``n_reports`` have come since it has begun to be answered.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from router.core import CoreParameters
 from router.errors import ConnectFailed, Refused
@@ -179,7 +179,7 @@ def test_requests_that_are_no_turns_or_bound_elsewhere_do_not_follow_a_pin() -> 
     core = make_core(2)
     serve(core, prompt([1], key="s"), 0.0)
     core.operating.fix("s", "r0", 1.0)
-    bound = core.arrive(replace(prompt([1, 2], key="s"), bound_to="r1"), 2.0)
+    bound = core.arrive(structs.replace(prompt([1, 2], key="s"), bound_to="r1"), 2.0)
     assert (bound.replica_id, bound.reason) == ("r1", "holder")
 
 

@@ -20,8 +20,11 @@ def test_the_named_profiles() -> None:
     assert sorted(PROFILES) == [
         "b200-tp4-bf16",
         "b200-tp4-fp8",
+        "b200-tp8-bf16",
         "b200-tp8-fp8",
+        "b300-tp4-bf16",
         "b300-tp4-fp8",
+        "b300-tp8-bf16",
         "b300-tp8-fp8",
     ]
     for name, facts in PROFILES.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from router.framing.events import MESSAGE_END, FramingError, RequestEvent, RequestHead
 from router.framing.requests import RequestParser
@@ -23,7 +24,7 @@ def test_a_request_with_a_body() -> None:
     head, body, end = read(
         b"POST /v1/x?beta=true HTTP/1.1\r\nHost: h\r\nX-A:  b c \r\nContent-Length: 3\r\n\r\nabc"
     )
-    assert head == RequestHead(
+    assert structs.replace(head, alike=None) == RequestHead(
         method=b"POST",
         target=b"/v1/x?beta=true",
         headers=[(b"host", b"h"), (b"x-a", b"b c"), (b"content-length", b"3")],

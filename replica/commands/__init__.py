@@ -1,0 +1,1 @@
+"""The sub-commands of ``homeport replica``, one a module; none is imported by another."""

@@ -1,0 +1,1 @@
+"""Engines as supervised processes: started, watched, registered, drained, and never left behind."""

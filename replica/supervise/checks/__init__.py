@@ -1,0 +1,1 @@
+"""What keeps an engine from starting, before and after it was tried."""

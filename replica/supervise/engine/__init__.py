@@ -1,0 +1,1 @@
+"""One engine's processes: their guardian, their output, their end."""

@@ -1,0 +1,1 @@
+"""What is said over HTTP: to the engine, and to the routers."""
