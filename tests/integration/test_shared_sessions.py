@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import subprocess
+from typing import TYPE_CHECKING
 
 import pytest
 
+from router.recording.codec import Recording
+from tests.doubles.processes import COMMAND, running
 from tests.doubles.redis_server import running_redis
 from tests.doubles.shared_routers import Agents, several
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 N_SESSIONS = 16
 N_TURNS = 8
@@ -71,3 +78,22 @@ async def test_a_killed_router_takes_no_session_with_it() -> None:
         mine = [turn for turn in agents.turns if turn.session == n]
         changes = [b.reason for a, b in itertools.pairwise(mine) if a.replica != b.replica]
         assert changes == [], (n, changes)
+
+
+def test_what_others_told_is_in_a_recording_and_replays(tmp_path: Path) -> None:
+    file = tmp_path / "shared.rec"
+    with running_redis() as server, several(1, 3, redis_url=server.url, time_scale=2.0) as shared:
+        named = [flag for replica in shared.replicas for flag in ("--replica", replica.url)]
+        ports = ("--port", "0", "--admin-port", "0", "--no-access-log")
+        flags = ("--redis-url", server.url, "--record", str(file))
+        with running("serve", *ports, *named, *flags) as recorded:
+            agents = Agents([*shared.routers, recorded], 8, 5, **PACE)  # type: ignore[arg-type]
+            asyncio.run(agents.play())
+    assert agents.failed == []
+    told = subprocess.run(
+        [*COMMAND, "replay", str(file)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "all equal" in told.stdout
+    kinds = {type(record).__name__ for record in Recording(iter([file.read_bytes()]))}
+    assert kinds >= {"Pinned", "Loaded", "Arrive"}

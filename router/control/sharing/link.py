@@ -226,7 +226,11 @@ class Link:
             else:
                 wait_s = self._p.publish_s * (1.0 + _JITTER * (self._dice.random() - 0.5))
             await self._wait(wait_s)
-            await self._speak()
+            try:
+                await self._speak()
+            except Exception:  # noqa: BLE001 - the next word may be better
+                self._is_whole = False
+                _log.exception("sharing-failed")
 
     async def _wait(self, wait_s: float) -> None:
         try:
@@ -281,8 +285,10 @@ class Link:
             return
         before, self._trouble = self._trouble, trouble
         self._counts.trouble = "" if trouble is None else trouble.value
+        is_known = before is not None and (before in _PARTLY) == (trouble in _PARTLY)
         if error is not None:
-            _log.warning(
+            _log.log(
+                logging.DEBUG if is_known else logging.WARNING,
                 "store-trouble what=%s said=%s (requests go on with what this router knows)",
                 error.trouble.value,
                 " ".join(str(error).split())[:200] or "-",

@@ -109,8 +109,7 @@ class Exchange:
             self._set_out()
 
     def _set_out(self) -> None:
-        now_s = self._door.now_s()
-        if not self._is_over and self._place.arrive(self, now_s):
+        if not self._is_over and self._place.arrive(self, now_s := self._door.now_s()):
             self._dispatch(now_s)
 
     def try_again(self, now_s: float) -> bool:
