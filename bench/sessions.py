@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from replica.hardware.profiles import PROFILES
 from sim.live.children import ChildError, Children, child_failures
 from sim.live.fleet_client import Fleet, FleetClient
 from sim.live.load import Load, LoadOptions
@@ -68,11 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _measure(
     policy: str, traces: Sequence[Trace], options: argparse.Namespace
 ) -> dict[str, object]:
+    gpu, tp, kv_dtype = options.profile.split("-")
     stack_options = StackOptions(
         replicas=options.replicas,
         time_scale=options.time_scale,
         policy=policy,
-        profile=options.profile,
+        hardware=("--gpu", gpu, "--tp", tp.removeprefix("tp"), "--kv-dtype", kv_dtype),
     )
     async with Children() as children:
         stack = await start_stack(children, stack_options)
@@ -200,7 +202,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--requests", type=_positive, default=600, help="requests to count, over all lanes")
     add("--warmup", type=int, default=0, help="requests before those, not counted")
     add("--seed", type=int, default=1)
-    add("--profile", default="b200-tp4-fp8")
+    add("--profile", default="b200-tp4-fp8", choices=sorted(PROFILES))
     add("--context-max", type=_positive, default=CONTEXT_TOKENS_MAX, help="contexts are cut there")
     add("--gap-max", type=_above_zero, default=GAP_S_MAX, help="pauses are capped there, seconds")
     add("--json", type=Path, help="also write the results to this file")

@@ -22,6 +22,7 @@ SCRIPT: Final = Path(__file__).with_name("sglang_resolver.py")
 ASK_S_MAX: Final = 300.0
 _SAID: Final = 400
 _SHEBANG_BYTES: Final = 1024
+_STARTED: Final = re.compile(r"""'''exec' (?P<q>"?)(?P<path>/[^"]+)(?P=q) "\$0" """)
 
 KINDS: Final[dict[str, dict[str, Any]]] = {
     "b200": {"capability": [10, 0], "memory_mib": 183_359},
@@ -78,13 +79,17 @@ def engine_python(given: str | None = None) -> Path:
             " interpreter with --python",
         )
     with Path(command).open("rb") as file:
-        first = file.readline(_SHEBANG_BYTES).decode(errors="replace").strip()
-    interpreter = Path(first.removeprefix("#!").split(" ")[0])
-    if not first.startswith("#!/") or not interpreter.is_file():
+        first, second = (
+            file.readline(_SHEBANG_BYTES).decode(errors="replace").strip() for _ in range(2)
+        )
+    # Where its path has a space, or is long, pip lets a shell start the interpreter.
+    started = _STARTED.match(second)
+    named = first.removeprefix("#!").split(" ")[0] if started is None else started["path"]
+    if not first.startswith("#!/") or not Path(named).is_file():
         raise ReplicaError(
             "no-engine", f"{command} does not name its interpreter: give it with --python"
         )
-    return interpreter
+    return Path(named)
 
 
 def ask(

@@ -302,7 +302,7 @@ class Supervised:
             return
         if not _OF_BINDINGS.search(line):
             self._last.add(line)
-        self._printer.note(f"{self.name}| {line}")
+        self._printer.pass_on(f"{self.name}| {line}")
 
     def _on_quiet(self, quiet_s: float) -> None:
         self.counts.quiet_s = quiet_s

@@ -21,12 +21,13 @@ _LOOK_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
-    """What to start; ``port`` 0 is any free one."""
+    """What to start; ``port`` 0 is any free one. ``hardware`` are further words for ``homeport replica run``."""
 
     replicas: int
     time_scale: float
     policy: str = "home"
     port: int = 0
+    hardware: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ async def start_stack(children: Children, options: StackOptions) -> Stack:
             *("--port", "0", "--no-metrics"),
             *("--replicas", str(options.replicas), "--time-scale", f"{options.time_scale:g}"),
             *("--router", f"http://{_HOST}:{admin_port}"),
+            *options.hardware,
         ),
     )
     serve = await children.start(

@@ -26,8 +26,7 @@ CONFIG = {
     "hidden_size": 128,
     "max_position_embeddings": 131_072,
 }
-ENGINE = """#!{python}
-import json, sys
+ENGINE = """import json, sys
 questions = json.load(sys.stdin)
 answer = {answer!r}
 open(sys.argv[-1], "w").write(json.dumps([answer for _ in questions]))
@@ -57,7 +56,10 @@ def engine(folder: Path, **answer: object) -> str:
     """An engine's interpreter that gives this answer to whatever it is asked."""
     path = folder / "python"
     whole = {"stage": "accepted", "version": "0.5.23", "error": None, "asked": {}, "resolved": {}}
-    path.write_text(ENGINE.format(python=sys.executable, answer={**whole, **answer}))
+    script = folder / "engine.py"
+    script.write_text(ENGINE.format(answer={**whole, **answer}))
+    # A shell, for an interpreter's path may have a space.
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
     path.chmod(0o755)
     return str(path)
 
@@ -282,9 +284,18 @@ def test_the_engines_interpreter_is_that_of_its_command(
     with pytest.raises(ReplicaError, match="no sglang command is on the PATH"):
         engine_python()
     command = tmp_path / "sglang"
-    command.write_text(f"#!{sys.executable}\nprint()\n")
+    python = tmp_path / "an environment" / "python"
+    python.parent.mkdir()
+    python.touch()
+    command.write_text(f"#!{sys.base_prefix}/bin/python3\nprint()\n")
     command.chmod(0o755)
-    assert str(engine_python()) == sys.executable
+    assert str(engine_python()) == f"{sys.base_prefix}/bin/python3"
+    for words in (
+        f'"{python}"',
+        str(python),
+    ):  # as pip writes it where a path has a space or is long
+        command.write_text(f"#!/bin/sh\n'''exec' {words} \"$0\" \"$@\"\n' '''\nprint()\n")
+        assert engine_python() == python
     command.write_text("#!/usr/bin/no-such python\n")
     with pytest.raises(ReplicaError, match="does not name its interpreter"):
         engine_python()
