@@ -101,7 +101,7 @@ class RedisStore(Store):
         client, self._client = self._client, None
         if client is not None:
             with suppress(Exception):
-                await client.aclose()
+                await _closed(client)
 
     # Sessions
 
@@ -248,7 +248,7 @@ class RedisStore(Store):
         client, self._client = self._client, None
         if client is not None:
             with suppress(Exception):
-                await client.aclose()
+                await _closed(client)
 
     def _pin(self, key: str) -> str:
         return f"{self._prefix}pin:{key}"
@@ -287,6 +287,14 @@ def client_of(access: RedisAccess) -> Any:  # noqa: ANN401
         return Redis(unix_socket_path=access.unix_path, **options)
     host, port = access.places[0]
     return Redis(host=host, port=port, **options)
+
+
+async def _closed(client: Any) -> None:  # noqa: ANN401
+    """Close a client, and those by which it asked sentinels."""
+    await client.aclose()
+    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    for sentinel in () if manager is None else manager.sentinels:
+        await sentinel.aclose()
 
 
 def _options_of(access: RedisAccess) -> dict[str, Any]:
