@@ -33,6 +33,7 @@ _MARKERS: Final = (
 )
 _STOP: Final = "<|eos|>"
 _TRIES_MAX: Final = 60
+_ANSWERS_MAX: Final = 25
 
 
 async def tokens_of(http: aiohttp.ClientSession, body: dict[str, Any]) -> list[int]:
@@ -122,11 +123,11 @@ async def message_events(http: aiohttp.ClientSession, body: dict[str, Any]) -> l
 
 async def one_of_few(ask: Callable[[], Awaitable[_T]], is_wanted: Callable[[_T], bool]) -> _T:
     """The first wanted answer: a random model that has to call a tool fails to now and then."""
-    for _ in range(5):
+    for _ in range(_ANSWERS_MAX):
         answer = await ask()
         if is_wanted(answer):
             return answer
-    raise AssertionError("none of five answers was as wanted")
+    raise AssertionError(f"none of {_ANSWERS_MAX} answers was as wanted")
 
 
 async def read_event(response: aiohttp.ClientResponse) -> str:

@@ -152,6 +152,8 @@ def test_too_little_memory_at_the_start_is_one_message_and_not_tried_again(tmp_p
     """Enough to load everything, and not for the pool."""
     program = wrapper(tmp_path, f"ulimit -v {ADDRESS_KIB}")
     words = ("--recipe", "tiny-cpu", "--model-path", str(tiny_model()), "--program", str(program))
+    # However much the machine has free, its pool is larger than that.
+    words += ("--mem-fraction", "0.9")
     mark = new_mark()
     ended = subprocess.run(
         [*COMMAND, "replica", "run", *words, "--port", "0", "--no-metrics"],
