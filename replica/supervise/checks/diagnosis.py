@@ -47,6 +47,11 @@ _SIGNS: Final = (
 )
 """Looked for in this order: lines about memory come before what fell over because of it."""
 
+_ENDS_ITSELF: Final = re.compile(r"kill_process_tree called|Received sigquit from a child process")
+"""SGLang kills its whole family, itself included, when one of its processes has failed."""
+
+_EXCEPTION: Final = re.compile(r"(?:^|\s)\w*(?:Error|Exception): \S")
+
 
 def cause(exit_: Exit, lines: Sequence[str], *, was_ready: bool, oom_killed: bool = False) -> Fault:
     """The fault of an engine that ended and was not asked to.
@@ -67,9 +72,14 @@ def cause(exit_: Exit, lines: Sequence[str], *, was_ready: bool, oom_killed: boo
     if exit_.code == _USAGE and not was_ready:
         said = next((line for line in reversed(lines) if "error" in line), "")
         return fault("bad-flags", f"{words}; it said: {said.strip()[:300]}")
-    if exit_.code is None or exit_.code < 0:
-        return fault("killed", words)
-    return fault("crashed" if was_ready else "exited-early", words)
+    ended = "crashed" if was_ready else "exited-early"
+    if exit_.code == -signal.SIGKILL and any(_ENDS_ITSELF.search(line) for line in lines):
+        said = next((line for line in reversed(lines) if _EXCEPTION.search(line)), "")
+        told = f"; it said: {said.strip()[:300]}" if said else ""
+        words = f"one of the engine's processes failed, and it ended itself{told}"
+    elif exit_.code is None or exit_.code < 0:
+        ended = "killed"
+    return fault(ended, words)
 
 
 def exit_words(code: int | None) -> str:

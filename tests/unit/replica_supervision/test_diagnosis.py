@@ -65,6 +65,14 @@ def test_the_kernels_own_kills_are_told_from_others() -> None:
     killed = Exit(-signal.SIGKILL)
     assert cause(killed, [], was_ready=True, oom_killed=True).code == "host-out-of-memory"
     assert cause(killed, [], was_ready=True).code == "killed"
+    lines = [
+        "RuntimeError: can't start new thread",
+        "[2026-11-30 13:52:59] Received sigquit from a child process.",
+    ]
+    own = cause(killed, lines, was_ready=False)
+    assert own.code == "exited-early"
+    assert "ended itself; it said: RuntimeError: can't start new thread" in own.text
+    assert cause(killed, lines[1:], was_ready=True).code == "crashed"
     assert cause(Exit(1), [], was_ready=True, oom_killed=True).code == "crashed"
 
 
