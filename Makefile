@@ -43,7 +43,7 @@ demo: $(ENV) ## router, three emulated replicas and a synthetic agent load on th
 	@$(PY) -m router.cli demo $(ARGS)
 
 test: $(ENV) ## every test but the slow sets
-	$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest -n 3 --dist loadfile $(ARGS)
 
 test-engine: $(ENV) $(ENGINE) ## the suites that need real SGLang, on this CPU with a tiny model
 	$(PY) -m pytest -m engine --timeout 300 $(ARGS)

@@ -40,7 +40,7 @@ def alone() -> Agents:
     return played(1, redis_url=None)[0]
 
 
-@pytest.mark.parametrize("n_routers", [2, 4])
+@pytest.mark.parametrize("n_routers", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_any_router_knows_every_session(n_routers: int, alone: Agents) -> None:
     with running_redis() as server:
         agents, commands, peers = played(n_routers, redis_url=server.url)
@@ -52,7 +52,7 @@ def test_any_router_knows_every_session(n_routers: int, alone: Agents) -> None:
     assert commands < 4.0  # so little traffic pays for the words that go around at any rate
 
 
-@pytest.mark.parametrize("n_routers", [2, 4])
+@pytest.mark.parametrize("n_routers", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_routers_that_cannot_talk_agree(n_routers: int, alone: Agents) -> None:
     agents, _, _ = played(n_routers, "--routers-apart", redis_url=None)
     assert [n for n in range(N_SESSIONS) if len(agents.homes(n)) > 1] == []
