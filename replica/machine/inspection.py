@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from replica.hardware.gpus import GIB
 from replica.machine.gpus import cards, unlinked
 from replica.machine.memory import total_gib
+from replica.machine.ports import bind_failure, holder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,17 +153,11 @@ def _ports(launch: Launch) -> Iterator[Finding]:
 
 
 def _bind_fault(host: str, port: int) -> str | None:
-    """Why an engine could not listen there; None if it could."""
-    try:
-        kinds = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, kind, protocol, _, address = kinds[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            probe.listen(1)
-    except OSError as failure:
-        is_taken = failure.errno == errno.EADDRINUSE
-        return "it is taken" if is_taken else str(failure.strerror or failure)
-    return None
+    """Why an engine could not listen there, and who does; None if it could."""
+    failure = bind_failure(host, port)
+    if failure is None:
+        return None
+    if failure.errno != errno.EADDRINUSE:
+        return str(failure.strerror or failure)
+    who = holder(port)
+    return "it is taken" if who is None else f"it is taken by {who}"

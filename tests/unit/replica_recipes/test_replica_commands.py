@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import socket
 import sys
@@ -273,7 +274,7 @@ def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str], tmp_p
         words = ("check", "kimi-k2.6-nvfp4", "--python", engine(tmp_path), "--port", str(port))
         made = tree(capsys, *words, code=1)
     row = next(row for row in made["findings"] if row["code"] == "port-taken")
-    assert f"{port} cannot be bound: it is taken" in row["message"]
+    assert f"{port} cannot be bound: it is taken by process {os.getpid()} (" in row["message"]
     assert "--port" in row["message"]
 
 
