@@ -170,14 +170,11 @@ class Beliefs:
         is_alike = before is not None and before.page_tokens == page_tokens
         marks = marks_of(before if is_alike else None, chain, tokens, mark)
         is_open = record.reported_prompt_tokens is None
-        tie = Tie(
-            record if is_open else None, chain, facts.ends_bytes, page_tokens, pages, marks,
-            head_segments=facts.head_segments if facts.head_segments <= len(chain) else 0,
-        )  # fmt: skip
+        tie = Tie(record if is_open else None, chain, facts.ends_bytes, page_tokens, pages, marks)
         if before is not None:
             self.ties.drop(before)
         pin.tie = tie
-        self.ties.add(tie)
+        self.ties.add(tie, facts.head_segments)
         self._place(tie, record.replica_id)
         return True
 
@@ -277,7 +274,7 @@ class Beliefs:
                 changes.append((replica_id, held, False))
             elif may_trim and assumed > held and held < segments:
                 is_certain = feed.is_whole or tie.places.get(replica_id) == feed.epoch
-                most = self._at_most(tie, found)
+                most = tie.segments_at_most(found)
                 if is_certain and assumed > most:
                     changes.append((replica_id, most, True))
         for replica_id, held, is_less in changes:
@@ -286,15 +283,3 @@ class Beliefs:
             else:
                 self._index.hold(replica_id, tie.chain[:held], tie.ends_bytes[:held])
         return bool(changes)
-
-    def _at_most(self, tie: Tie, found: int) -> int:
-        """How many leading segments a replica may hold that has the first ``found`` of a prompt's pages.
-
-        Other sessions go on from what prompts share: their head counts as gone only where that is certain.
-        """
-        most, n_head = tie.segments_at_most(found), tie.head_segments
-        if most >= n_head > 0:
-            return most
-        head = self.ties.head(tie.chain[n_head - 1]) if n_head else None
-        is_gone = head is not None and head.tie is None and found < head.n_pages
-        return most if is_gone or not n_head else n_head

@@ -31,7 +31,7 @@ class Tie:
     """One session's last tied prompt.
 
     ``marks`` are segments behind which the tokens are known, with the tokens, in order; the last is the
-    whole prompt. The first ``head_segments`` may be what it shares with other sessions. ``places`` are
+    whole prompt. ``places`` are
     replicas that were seen to hold a part of it, each with the epoch of what it tells; ``record`` is the
     request whose prompt it is, until the engine has counted that.
     """
@@ -42,7 +42,6 @@ class Tie:
     page_tokens: int
     pages: array[int]
     marks: list[tuple[int, int]]
-    head_segments: int = 0
     places: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -90,14 +89,16 @@ class Tie:
         return bisect_right(range(1, len(self.chain) + 1), tokens, key=self.tokens_at)
 
     def segments_at_most(self, n_pages: int) -> int:
-        """How many leading segments may be there where just the first pages are.
+        """How many leading segments may be there where just the first pages are, told by the marks alone.
 
-        The last of them may end within the page behind, which is not whole, or goes on otherwise.
+        Where tokens were not counted nothing is certain; and a segment may end within the page behind, which
+        is not whole, or goes on otherwise.
         """
         if n_pages >= len(self.pages):
             return len(self.chain)
         tokens = (n_pages + 1) * self.page_tokens - 1
-        return bisect_right(range(1, len(self.chain) + 1), tokens, key=self.tokens_at)
+        at = bisect_right(self.marks, tokens, key=_tokens_of)
+        return self.marks[at][0] - 1 if at < len(self.marks) else len(self.chain)
 
     def seen_at(self, replica_id: str, epoch: int) -> None:
         """A replica was seen to hold a part of it; the longest not seen is forgotten."""
@@ -109,6 +110,10 @@ class Tie:
 
 def _segments_of(mark: tuple[int, int]) -> int:
     return mark[0]
+
+
+def _tokens_of(mark: tuple[int, int]) -> int:
+    return mark[1]
 
 
 @dataclass(slots=True)
@@ -236,7 +241,7 @@ class Ties:
             self._heads.move_to_end(key)
         return head
 
-    def add(self, tie: Tie) -> None:
+    def add(self, tie: Tie, head_segments: int) -> None:
         """Keep a tie, and learn its head; the longest unused make room."""
         self._ties[tie] = None
         self.n_pages += len(tie.pages)
@@ -244,8 +249,8 @@ class Ties:
             self.n_pages > self._pages_max or len(self._ties) > _TIES_MAX
         ):
             self.drop(next(iter(self._ties)))
-        if tie.head_segments:
-            self._learn(tie, tie.head_segments)
+        if 0 < head_segments <= len(tie.chain):
+            self._learn(tie, head_segments)
 
     def drop(self, tie: Tie) -> None:
         """Give a tie up."""

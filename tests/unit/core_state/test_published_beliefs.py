@@ -358,3 +358,36 @@ def test_a_flush_of_the_time_before_takes_nothing_from_requests_since() -> None:
     replica.flush()
     talk.grow()
     assert _plain_turn(core, replicas, talk) == (0, 0)
+
+
+def _home_of(core: RouterCore, talk: Talk) -> str:
+    """Where it would be placed; nothing is computed there."""
+    ticket = talk.ask(core, 0.0)
+    core.finish(ticket, Outcome.CLIENT_GONE, 0.0)
+    return ticket.replica_id
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_page_that_two_sessions_share_in_part_takes_nothing_from_either(seed: int) -> None:
+    """A fork goes on elsewhere from within a page: that page is another one there, and what is before it is not."""
+    dice = random.Random(seed)
+    core, replicas = _rig(policy="rendezvous")
+    one = _talk("one", dice)
+    for _ in range(3):
+        one.grow()
+    _turn(core, replicas, one, 0.0)
+    pin = core.pins.get("one")
+    assert pin is not None
+    fork = Talk("fork", dice, one.segments[:5], one.lengths[:5], list(one.tokens))
+    while _home_of(core, fork) == pin.home_id:
+        fork.key += "s"
+    one.grow()
+    for _ in range(2):
+        fork.grow()
+    _plain_turn(core, replicas, fork)
+    for _ in range(3):
+        _turn(core, replicas, one, 1.0)
+        one.grow()
+    fork.grow()
+    predicted, cached = _plain_turn(core, replicas, fork)
+    assert predicted > 0.8 * cached - 2 * PAGE_TOKENS
