@@ -90,18 +90,23 @@ def _home_of(core: RouterCore, talk: Talk) -> str:
     return ticket.replica_id
 
 
+@pytest.mark.parametrize("n_more", [0, 1], ids=["where it was counted", "between"])
 @pytest.mark.parametrize("seed", range(12))
-def test_a_page_that_two_sessions_share_in_part_takes_nothing_from_either(seed: int) -> None:
+def test_a_page_that_two_sessions_share_in_part_takes_nothing_from_either(
+    seed: int, n_more: int
+) -> None:
     """A fork goes on elsewhere from within a page: that page is another one there, and what is before it is not."""
     dice = random.Random(seed)
     core, replicas = rig(policy="rendezvous")
     one = talk_of("one", dice)
     for _ in range(3):
         one.grow()
+    fork = Talk("fork", dice, list(one.segments), list(one.lengths), list(one.tokens))
+    for _ in range(n_more):
+        one.grow()
     tied_turn(core, replicas, one, 0.0)
     pin = core.pins.get("one")
     assert pin is not None
-    fork = Talk("fork", dice, one.segments[:5], one.lengths[:5], list(one.tokens))
     while _home_of(core, fork) == pin.home_id:
         fork.key += "s"
     one.grow()
