@@ -123,9 +123,9 @@ class SimLink:
             return
         if self._was_away:
             self._was_away = False
-            desk.reach()
             desk.listen(now_s)
             desk.heal(now_s)
+        desk.settle(now_s)
         word = desk.word(now_s, self._wall_s)
         store.write(word.rows)
         if word.message is not None:

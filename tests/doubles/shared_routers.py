@@ -184,6 +184,15 @@ class Agents:
         """Turns that were not answered."""
         return [turn for turn in self.turns if turn.status != 200]
 
+    @property
+    def moved(self) -> list[list[tuple[int, int, str, str]]]:
+        """Of each session served at more than one place: turn, router, replica and reason, in order."""
+        told: dict[int, list[tuple[int, int, str, str]]] = {}
+        for turn in self.turns:
+            row = (turn.number, turn.router, turn.replica, turn.reason)
+            told.setdefault(turn.session, []).append(row)
+        return [rows for rows in told.values() if len({row[2] for row in rows}) > 1]
+
     def homes(self, n: int) -> list[str]:
         """Where one session's turns were served, each place once, in order."""
         found: list[str] = []

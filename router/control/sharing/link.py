@@ -103,6 +103,7 @@ class Link:
 
     async def start(self) -> None:
         """Begin to listen and to speak; does not wait for the store."""
+        self.desk.part(is_lost=False)
         await self._store.start(self)
         self._ticking = spawn(self._tick(), name="sharing")
 
@@ -213,10 +214,12 @@ class Link:
     # What is said
 
     async def _tick(self) -> None:
-        with suppress(
-            StoreError
-        ):  # the first request that asks finds a connection open, though one is in use
+        try:  # the first request that asks finds a connection open, though one is in use
             await asyncio.gather(*[self._store.read([_NOBODY]) for _ in range(2)])
+        except StoreError as error:
+            self._note(error)
+        else:
+            self._note(None)
         while True:
             if self.is_away:
                 self.desk.drop()
@@ -266,7 +269,10 @@ class Link:
         said_s = self._now_s()
         was_there = await self._store.say(self.desk.router, word.vector, word.message, ttl_s=ttl_s)
         self._said_s = said_s
-        if not self._is_whole or (not was_there and said_s - before_s < ttl_s / 2):
+        is_emptied = not was_there and said_s - before_s < ttl_s / 2
+        if is_emptied:
+            self.desk.part()
+        if is_emptied or not self._is_whole:
             self._is_whole = True
             self.desk.heal(said_s)
 
@@ -279,7 +285,9 @@ class Link:
     def _note(self, error: StoreError | None) -> None:
         """Let the log know once that there is trouble, of another kind, or no more."""
         trouble = None if error is None else error.trouble
-        if trouble is None or trouble in _PARTLY:
+        if trouble is None:
+            self.desk.settle(self._now_s())
+        elif trouble in _PARTLY:
             self.desk.reach()
         if trouble is self._trouble:
             return

@@ -106,8 +106,8 @@ class Whole:
                     await self.joined.wait()
             request[AMONG_SIBLINGS] = True
             answer = await handler(request)
-            if request.path == "/metrics" and isinstance(answer, web.Response):
-                self._keep(bytes(answer.body or b""))  # type: ignore[arg-type]  # it is bytes
+            if request.path == "/metrics":
+                self._keep(_body_of(answer))
             return answer
 
         return answered
@@ -185,8 +185,7 @@ class Whole:
 
     async def _metrics(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         answer = await handler(request)
-        assert isinstance(answer, web.Response), "metrics are no stream"
-        own = bytes(answer.body or b"")  # type: ignore[arg-type]  # it is bytes
+        own = _body_of(answer)
         board = self._place.board
         texts: list[bytes] = []
         for _ in range(
@@ -262,7 +261,13 @@ def _headers(request: web.Request) -> dict[str, str]:
     return {name: request.headers[name] for name in _KEPT_HEADERS if name in request.headers}
 
 
+def _body_of(answer: web.StreamResponse) -> bytes:
+    """What one of our own handlers answered; they answer whole, and with bytes."""
+    assert isinstance(answer, web.Response), "an answer of the control port is no stream"
+    assert isinstance(answer.body, bytes), "an answer of the control port has bytes"
+    return answer.body
+
+
 def _json(answer: web.StreamResponse) -> dict[str, Any]:
-    assert isinstance(answer, web.Response), "an answer of JSON is no stream"
-    view: dict[str, Any] = msgspec.json.decode(bytes(answer.body or b""))  # type: ignore[arg-type]
+    view: dict[str, Any] = msgspec.json.decode(_body_of(answer))
     return view

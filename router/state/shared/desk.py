@@ -81,13 +81,14 @@ class DeskParameters:
     """``ttl_s`` is how long what is in flight holds when nothing more is heard.
 
     After a store lost what it knew it is given all live sessions anew, within ``heal_s``, beginning after
-    up to ``jitter_s``: several routers do so at once. ``is_gapless``: a message that does not come was lost, and
+    up to ``jitter_s``: several routers do so at once, the last of them up to ``behind_s`` after the first. ``is_gapless``: a message that does not come was lost, and
     what it said is to be asked for.
     """
 
     ttl_s: float = 2.0
     heal_s: float = 4.0
     jitter_s: float = 1.0
+    behind_s: float = 1.5
     is_gapless: bool = True
 
 
@@ -133,6 +134,7 @@ class Desk:
     _healing: deque[Pin] = field(default_factory=deque)
     _heal_from_s: float = inf
     _heal_until_s: float = inf
+    _apart_until_s: float = -inf
 
     def __post_init__(self) -> None:
         self.core.pins.news = {}
@@ -193,15 +195,36 @@ class Desk:
         """A session as it is stored."""
         return _row(pin, now_s, wall_s)
 
+    def part(self, *, is_lost: bool = True) -> None:
+        """What others know cannot be learned now: sessions have the homes that any router would choose.
+
+        ``is_lost``: and nor at once when the store is heard again.
+        """
+        if self.has_others and not self.core.peers.is_apart:
+            self.core.peers.part(is_apart=True)
+        if is_lost:
+            self._apart_until_s = inf
+
     def reach(self) -> None:
         """What is said is heard: sessions have homes by price again."""
         if self.core.peers.is_apart:
             self.core.peers.part(is_apart=False)
 
+    def settle(self, now_s: float) -> None:
+        """What is said is heard, and was stored: ``reach`` once others have told what this router cannot know.
+
+        A session that another one served meanwhile is in the store when that one has healed it. Until
+        then it would be new here, and get a second home by price.
+        """
+        if self._apart_until_s == inf:
+            p = self.parameters
+            self._apart_until_s = now_s + p.behind_s + p.jitter_s + p.heal_s
+        if now_s >= self._apart_until_s:
+            self.reach()
+
     def drop(self) -> None:
         """Nobody listens: what is news now is told when that is over, with all the rest."""
-        if self.has_others and not self.core.peers.is_apart:
-            self.core.peers.part(is_apart=True)
+        self.part()
         if self.core.pins.news:
             self.core.pins.news.clear()
         self._healing.clear()

@@ -276,6 +276,30 @@ def test_routers_that_are_apart_choose_alike_whatever_they_have_seen() -> None:
     assert not one.core.peers.is_apart
 
 
+def test_a_session_that_is_not_stored_again_yet_has_no_second_home_by_price() -> None:
+    one, two = desks(2)
+    for desk in (one, two):
+        desk.drop()
+    home = served(one.core, prompt("s", 30), 1.0)  # type: ignore[arg-type]
+    for _ in range(4):  # by price it would go elsewhere now
+        two.core.arrive(prompt("busy", 900, first=99), 1.5)  # type: ignore[attr-defined]
+    two.settle(2.0)
+    assert two.core.peers.is_apart
+    assert served(two.core, prompt("s", 34), 2.1) == home  # type: ignore[arg-type]
+    two.settle(8.4)
+    assert two.core.peers.is_apart
+    two.settle(8.6)
+    assert not two.core.peers.is_apart
+
+
+def test_a_router_that_begins_is_apart_until_the_store_is_heard() -> None:
+    [desk] = desks(1)
+    desk.part(is_lost=False)
+    assert desk.core.peers.is_apart
+    desk.settle(0.1)
+    assert not desk.core.peers.is_apart
+
+
 def test_a_router_that_has_heard_nobody_is_not_apart() -> None:
     [alone] = desks(1)
     alone.word(60.0, WALL_S)
