@@ -13,7 +13,10 @@ ENGINE := .venv-engine/.made
 # Real agents (npm, PyPI) that the front door is tried with; each in its own folder, for their pins differ.
 AGENTS := .venv-agents/.made
 
-.PHONY: demo test test-engine test-agents check format bench lock clean
+# The suites start our own programs hundreds of times: what is compiled once is kept.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test test-slow test-engine test-agents check format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -44,6 +47,9 @@ demo: $(ENV) ## router, three emulated replicas and a synthetic agent load on th
 
 test: $(ENV) ## every test but the slow sets
 	$(PY) -m pytest -n 3 --dist loadfile $(ARGS)
+
+test-slow: $(ENV) ## the slow sets: a million sessions, half a minute of silence, the benchmarks' own commands
+	$(PY) -m pytest -m slow --timeout 1200 $(ARGS)
 
 test-engine: $(ENV) $(ENGINE) ## the suites that need real SGLang, on this CPU with a tiny model
 	$(PY) -m pytest -m engine --timeout 300 $(ARGS)

@@ -175,7 +175,8 @@ class ResponseParser(Collector[ResponseMark]):
         quiet, left = self._quiet, self._left_bytes
         assert quiet is not None
         if len(data) > left:
-            self._is_overrun = True
+            # llhttp skips empty lines between messages, and so does this.
+            self._is_overrun = bool(data[left:].strip(b"\r\n"))
             data = data[:left]
         self._left_bytes = left - len(data)
         return self._feed_known(quiet, data)

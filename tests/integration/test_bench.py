@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bench.__main__ import main
 from bench.relay import order
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_a_short_round_gives_a_result_and_its_report(
@@ -39,6 +39,7 @@ def test_an_unknown_target_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "apache" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_memory_counts_what_each_kind_of_client_takes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_file_that_is_no_run_is_refused(
     assert str(file) in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_facts_measure_both_dialects_before_both_fleets(tmp_path: Path) -> None:
     file = tmp_path / "facts.json"
     assert main(["facts", "--iterations", "5", "--json", str(file)]) == 0
@@ -80,6 +82,7 @@ def test_facts_measure_both_dialects_before_both_fleets(tmp_path: Path) -> None:
     assert all(row["total_p50_us"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_observing_counts_questions_and_what_they_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

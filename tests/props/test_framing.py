@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import h11
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from router.framing.events import (
@@ -207,8 +207,16 @@ def test_a_head_that_comes_again_is_read_as_if_it_were_the_first(
     assert seen(used.feed(known)) == seen(fresh.feed(known))
 
 
+_KNOWN = b"POST / HTTP/1.1\r\nContent-Length:0\r\n\r\n"
+_WITH_A_LINE_BEHIND = b"POST / HTTP/1.1\r\nContent-Length:1\r\n\r\nx\r\n"
+
+
 @settings(deadline=None)
 @given(lasting(), cuts)
+@example((_KNOWN, _WITH_A_LINE_BEHIND), [38])
+@example((_KNOWN, _WITH_A_LINE_BEHIND), [39])
+@example((_KNOWN, _WITH_A_LINE_BEHIND + b"x"), [38])
+@example((_KNOWN, _WITH_A_LINE_BEHIND + b"x"), [39])
 def test_an_answer_whose_head_comes_again_is_read_as_if_it_were_the_first(
     messages: tuple[bytes, bytes], at: list[int]
 ) -> None:
