@@ -16,8 +16,9 @@ N_REPLICAS = 4
 TIME_SCALE = 20.0
 
 
-@pytest.mark.parametrize("path", sorted(BODIES))
-@pytest.mark.parametrize("has_header", [True, False])
+@pytest.mark.parametrize(
+    ("path", "has_header"), list(zip(sorted(BODIES), (True, False), strict=True))
+)
 async def test_every_replica_gets_its_share(path: str, *, has_header: bool) -> None:
     """48 sessions begin within one engine minute: an ideal spread is 12 each, 10 to 14 will do."""
     gap_s = 60.0 / N_SESSIONS / TIME_SCALE

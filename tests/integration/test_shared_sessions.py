@@ -40,7 +40,7 @@ def alone() -> Agents:
     return played(1, redis_url=None)[0]
 
 
-@pytest.mark.parametrize("n_routers", [pytest.param(2, marks=pytest.mark.slow), 4])
+@pytest.mark.parametrize("n_routers", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_any_router_knows_every_session(n_routers: int, alone: Agents) -> None:
     with running_redis() as server:
         agents, commands, peers = played(n_routers, redis_url=server.url)

@@ -121,6 +121,7 @@ def test_a_drafter_makes_tokens_faster_at_no_loss_although_it_takes_room() -> No
     assert best("dflash-5.00").tokens_per_min_per_gpu > best("bf16").tokens_per_min_per_gpu
 
 
+@pytest.mark.slow
 def test_a_drafter_that_is_trained_makes_them_faster_still() -> None:
     """Accept length grows by 17 %; where misses take part of the time, speed does by less."""
     before, after = ladder("dflash-5.00"), ladder("dflash-5.84")
@@ -131,6 +132,7 @@ def test_a_drafter_that_is_trained_makes_them_faster_still() -> None:
     assert best("dflash-5.84").tokens_per_min_per_gpu == pytest.approx(same, rel=0.05)
 
 
+@pytest.mark.slow
 def test_fp8_doubles_users_and_tokens() -> None:
     before, after = best("dflash-5.84"), best("fp8-kv")
     assert best_users("fp8-kv") >= 1.6 * best_users("dflash-5.84")
@@ -138,12 +140,14 @@ def test_fp8_doubles_users_and_tokens() -> None:
     assert after.tok_per_s_per_user > before.tok_per_s_per_user
 
 
+@pytest.mark.slow
 def test_a_host_tier_of_twice_the_pool_doubles_them_again() -> None:
     before, after = best("fp8-kv"), best("host-tier")
     assert best_users("host-tier") >= 1.6 * best_users("fp8-kv")
     assert after.tokens_per_min_per_gpu > 1.6 * before.tokens_per_min_per_gpu
 
 
+@pytest.mark.slow
 def test_the_whole_ladder_is_about_as_high_as_the_published_one() -> None:
     first, last = best("bf16"), best("host-tier")
     across = last.tokens_per_min_per_gpu / first.tokens_per_min_per_gpu
