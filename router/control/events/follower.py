@@ -72,7 +72,8 @@ class Follower:
         self._thread.join(_JOIN_S)
         self._wake.close(linger=0)
         if not self._thread.is_alive():
-            self._context.term()
+            # ``term`` alone waits for ever for a socket that somebody left open.
+            self._context.destroy(linger=0)
 
     @property
     def is_alive(self) -> bool:
@@ -140,8 +141,9 @@ class Follower:
         now = self._now_s()
         served = {line.key: line for socket, line in self._by_socket.items() if socket in ready}
         for line in (*served.values(), *self._lines.values()):
-            if line.key in self._lines:
-                self._serve(line, now, is_ready=line.key in served)
+            # A wish may just have closed it, and opened another one in its place.
+            if self._lines.get(line.key) is line:
+                self._serve(line, now, is_ready=served.get(line.key) is line)
         for key, (due_s, endpoint, n_sent) in list(self._failed.items()):
             if now >= due_s:
                 self._open(key, endpoint, n_sent)

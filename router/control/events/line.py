@@ -108,9 +108,10 @@ class Line:
 
     def close(self) -> None:
         """Close its sockets."""
-        if self._monitor is not None:
+        monitor, self._monitor = self._monitor, None
+        if monitor is not None:
             self._live.disable_monitor()
-            self._monitor.close(linger=0)
+            monitor.close(linger=0)
         self._live.close(linger=0)
         self._end_replay()
 

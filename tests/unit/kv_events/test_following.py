@@ -189,6 +189,24 @@ def test_another_process_behind_the_address_is_followed_from_its_beginning(reade
         second.stop()
 
 
+def test_who_publishes_elsewhere_while_words_of_before_are_unread_is_followed_there(
+    reader: Reader, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    publisher.publish(stored([1]))
+    followed(reader, publisher, 1)
+    second = Publisher()
+    try:
+        second.publish(stored([7]))
+        with reader._changed:  # the thread waits with what it has read; the rest is there after
+            for page in range(2, 300):
+                publisher.publish(stored([page], parent=page - 1))
+            reader.follower.follow(KEY, second.endpoint())
+        reader.until(lambda: reader.holds(7))
+    finally:
+        second.stop()
+    assert not [r for r in caplog.records if "failed" in r.getMessage()]
+
+
 def test_a_number_that_goes_back_is_another_process(reader: Reader, publisher: Publisher) -> None:
     for page in (1, 2, 3):
         publisher.publish(stored([page]))
