@@ -21,13 +21,13 @@ Every part of a price is divided by the replica's weight.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+from router.policy.home_rules import Case, HomeParameters, Reasons
 from router.policy.ties import RANKED_MAX, preferred
-from router.policy.view import Price, Ranking
+from router.policy.view import Explanation, Price, Ranking, Weighed
 
 if TYPE_CHECKING:
     import random
@@ -39,42 +39,6 @@ _TIE_S: Final = 0.002
 """More apart than that, two prices are not equal to the millisecond, however they are rounded."""
 
 _BOUND: Final = itemgetter(0)
-
-
-@dataclass(slots=True, frozen=True)
-class HomeParameters:
-    """Constants of the policy, with their reasons.
-
-    ``thick_inflight``: requests of one session in flight at its home from which on it is split; a
-    replica serves about five at once, so one session may fill it but not queue behind itself.
-    ``move_factor`` and ``move_margin_s``: home must cost more than ``factor * other + margin`` to be
-    left. ``move_age_s_min``: a session that has just moved stays. ``branch_margin_s``: what a branch
-    of the session that is cached elsewhere must save.
-    ``session_s``: what one more live session costs a new neighbour over its life: some thirty turns,
-    a fifth of them meeting one of its requests, 40 ms each. ``session_s_per_token``: the same for
-    its size, 0.5 s for 100k tokens (its attention in each shared step).
-    ``neighbour_s_per_token``: what one running neighbour adds to an output token: 2.5 ms a verify
-    step of 5.84 tokens. ``room_ratio``: the share of a replica's capacity that live sessions may
-    fill before pressure is charged.
-    ``weigh_all_max`` and ``place_all_max``: up to so many ready replicas each is priced, for one request
-    and for a new session (one request in seventy); in a larger fleet the ``weighed`` best by backlog, by
-    requests in flight, of the holders and, for a new session, by live working set: what is best by price
-    is among the best in one of its parts.
-    """
-
-    thick_inflight: int = 4
-    move_factor: float = 3.0
-    move_margin_s: float = 2.0
-    move_age_s_min: float = 30.0
-    branch_margin_s: float = 0.25
-    branch_tokens_min: int = 2_048
-    session_s: float = 0.25
-    session_s_per_token: float = 5e-6
-    neighbour_s_per_token: float = 0.000_43
-    room_ratio: float = 0.9
-    weigh_all_max: int = 16
-    place_all_max: int = 64
-    weighed: int = 8
 
 
 class Home:
@@ -97,6 +61,39 @@ class Home:
         if request.session_inflight >= self._p.thick_inflight:
             return self._cheapest(request, fleet, home, "split")
         return self._stay_or_leave(request, fleet, home)
+
+    def explain(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Explanation:
+        """What ``rank`` chooses, with everybody's price; the others' reasons are its rules' comparisons."""
+        ranking = self.rank(request, fleet, dice)
+        home = None if request.home_id is None else fleet.candidate(request.home_id)
+        is_new, branch = home is None, None
+        case = self._case(request, ranking, home)
+        prices = {r.replica_id: self._price(request, r, is_new=is_new) for r in fleet.candidates}
+        weighed = {r.replica_id for r in self._weighed(request, fleet, is_new=is_new)}
+        if home is not None:
+            weighed.add(home.replica_id)
+            if case is Case.STAYED and prices[home.replica_id].total_s > self._p.branch_margin_s:
+                branch = self._branch_holder(request, fleet, home)
+        reasons = Reasons(
+            self._p, request, ranking, case, prices, weighed,
+            branch_id=None if branch is None else branch.replica_id,
+        )  # fmt: skip
+        rows = [
+            Weighed(replica_id, f"{price.total_s:.3f} s", reasons.why_not(replica_id), price)
+            for replica_id, price in prices.items()
+        ]
+        return Explanation(ranking, reasons.rule, tuple(rows))
+
+    def _case(self, request: RouteRequest, ranking: Ranking, home: ReplicaView | None) -> Case:
+        """By which of the rules ``rank`` decided."""
+        if home is None:
+            is_agreed = request.is_apart and not request.is_auxiliary
+            return Case.AGREED if is_agreed else Case.PLACED
+        if request.is_auxiliary or request.session_inflight >= self._p.thick_inflight:
+            return Case.CHEAPEST
+        if request.is_apart:
+            return Case.APART
+        return Case(ranking.reason)
 
     def _stay_or_leave(self, request: RouteRequest, fleet: FleetView, home: ReplicaView) -> Ranking:
         p = self._p
@@ -135,9 +132,7 @@ class Home:
             return None
         others = [r for r in self._weighed(request, fleet) if r is not home]
         best = self._least(request, others, floor_s=floor_s, most_s=most_s)
-        if best is None or p.move_factor * best[1].total_s + p.move_margin_s >= home_s:
-            return None
-        return best
+        return best if best is not None and p.is_clear(best[1].total_s, home_s) else None
 
     def _place(self, request: RouteRequest, fleet: FleetView, reason: str) -> Ranking:
         """Choose a home for a session that has none, by its price there and its life there."""

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from router.policy.ties import chosen, least
+from router.policy.words import scored
 
 if TYPE_CHECKING:
     import random
 
-    from router.policy.view import FleetView, Ranking, RouteRequest
+    from router.policy.view import Explanation, FleetView, Ranking, ReplicaView, RouteRequest
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,18 +44,27 @@ class DynamoKv:
     def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:
         """The least cost."""
         del dice
-        p, key, prompt = self._p, request.session_key, request.prompt_tokens
+        key = request.session_key
+        return chosen(least(key, self._costs(request, fleet)), fleet, key, "least-cost")
+
+    def explain(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Explanation:
+        """What each costs, in blocks."""
+        costs = {r.replica_id: cost for cost, r in self._costs(request, fleet)}
+        rule = "the least prefill to compute plus KV in use, in blocks, with this request"
+        return scored(self.rank(request, fleet, dice), fleet, rule, costs, "cost")
+
+    def _costs(self, request: RouteRequest, fleet: FleetView) -> list[tuple[float, ReplicaView]]:
+        p, prompt = self._p, request.prompt_tokens
         scale, credit, block = p.prefill_scale, p.overlap_credit, p.block_tokens
         cached_of, rounded = request.cached_tokens.everyone().get, prompt + block - 1
         rows = [
             (r.prefill_tokens + prompt - credit * cached_of(r.replica_id, 0), r.inflight_tokens, r)
             for r in fleet.candidates
         ]
-        scored = [
+        return [
             (scale * (prefill if prefill > 0 else 0.0) / block + (tokens + rounded) // block, r)
             for prefill, tokens, r in rows
         ]
-        return chosen(least(key, scored), fleet, key, "least-cost")
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,7 +90,17 @@ class LlmD:
     def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:
         """The greatest sum of scores."""
         del dice
-        p, key = self._p, request.session_key
+        key = request.session_key
+        return chosen(least(key, self._scores(request, fleet)), fleet, key, "best-score")
+
+    def explain(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Explanation:
+        """Each one's score, negative: the least is the best."""
+        scores = {r.replica_id: score for score, r in self._scores(request, fleet)}
+        rule = "the best score of share cached, short queue and free KV; the least is the best"
+        return scored(self.rank(request, fleet, dice), fleet, rule, scores, "score")
+
+    def _scores(self, request: RouteRequest, fleet: FleetView) -> list[tuple[float, ReplicaView]]:
+        p = self._p
         cached_of = request.cached_tokens.everyone().get
         candidates = fleet.candidates
         queues = [r.waiting for r in candidates]
@@ -90,7 +110,7 @@ class LlmD:
         by_queue = {
             n: p.queue_weight * ((most - n) / spread if spread else 1.0) for n in set(queues)
         }
-        scored = [
+        return [
             (
                 -(
                     prefix_weight * cached_of(r.replica_id, 0)
@@ -101,4 +121,3 @@ class LlmD:
             )
             for r, waiting in zip(candidates, queues, strict=True)
         ]
-        return chosen(least(key, scored), fleet, key, "best-score")

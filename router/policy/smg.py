@@ -13,14 +13,20 @@ from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 from router.policy.ties import chosen, least, least_inflight, preferred
+from router.policy.words import by_inflight, in_tokens, scored, seconds, told
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from router.policy.view import FleetView, Ranking, ReplicaView, RouteRequest
+    from router.policy.view import Explanation, FleetView, Ranking, ReplicaView, RouteRequest
 
 _USED_MAX: Final = 0.999
+_RULES: Final = {
+    "match": "of those that hold most of the prompt, the least expected wait",
+    "miss": "nobody holds over 0.3 of the prompt: the least expected wait",
+    "spill": "all that hold most of the prompt are over the gate: the least expected wait of the others",
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,23 +67,57 @@ class SmgCacheAware:
     def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:
         """The holder with the least expected wait, a spill, or the least expected wait of all."""
         del dice
-        key, gate = request.session_key, self._gate(fleet)
+        rivals, reason = self._rivals(request, fleet)
+        return chosen(
+            self._least_wait(request.session_key, rivals), fleet, request.session_key, reason
+        )
+
+    def explain(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Explanation:
+        """Who competes on expected wait, and what keeps the others out."""
+        ranking, gate = self.rank(request, fleet, dice), self._gate(fleet)
+        rivals, reason = self._rivals(request, fleet)
+        ids = {r.replica_id for r in rivals}
+        waits_s = {r.replica_id: wait_s for wait_s, r in self._waits(fleet.candidates)}
+        least_s, fit = waits_s[ranking.ranked[0]], self._fit(fleet.candidates)
+
+        def tell(replica: ReplicaView) -> tuple[str, str]:
+            wait_s = waits_s[replica.replica_id]
+            if replica.replica_id in ids:
+                more_s = wait_s - least_s
+                why = (
+                    f"waits {seconds(more_s)} longer"
+                    if more_s
+                    else "the session's key ranks it lower"
+                )
+            elif fit and replica not in fit:
+                why = f"overloaded: {replica.waiting} wait, {replica.used_ratio:.0%} of KV in use"
+            elif replica.inflight > gate and reason != "miss":
+                why = f"over the gate of {gate:.1f} in flight"
+            else:
+                why = "holds less of the prompt"
+            return f"wait {seconds(wait_s)}, {replica.inflight} in flight", why
+
+        return told(ranking, fleet, _RULES[reason], tell)
+
+    def _rivals(self, request: RouteRequest, fleet: FleetView) -> tuple[Sequence[ReplicaView], str]:
+        """Those that compete on expected wait, and by which part of the rule."""
+        gate = self._gate(fleet)
         deepest = deepest_holders(request, fleet, self._p.match_ratio_min)
         holders = self._fit(deepest)
         under = [r for r in holders if r.inflight <= gate]
         if under:
-            return chosen(self._least_wait(key, under), fleet, key, "match")
+            return under, "match"
         fit: Sequence[ReplicaView] = self._fit(fleet.candidates)
         if not fit:
             fit, holders = fleet.candidates, deepest
             under = [r for r in holders if r.inflight <= gate]
             if under:
-                return chosen(self._least_wait(key, under), fleet, key, "match")
+                return under, "match"
         if not holders:
-            return chosen(self._least_wait(key, fit), fleet, key, "miss")
+            return fit, "miss"
         others = [r for r in fit if r.inflight <= gate]
         # All over the gate: there is nobody to spill to.
-        return chosen(self._least_wait(key, others or holders), fleet, key, "spill")
+        return others or holders, "spill"
 
     def _gate(self, fleet: FleetView) -> float:
         """The most requests in flight that a holder may have: both thresholds must be passed."""
@@ -92,14 +132,17 @@ class SmgCacheAware:
         return [r for r in replicas if r.waiting < waiting_max and r.used_ratio < used_max]
 
     def _least_wait(self, key: str, replicas: Sequence[ReplicaView]) -> ReplicaView:
+        return least(key, self._waits(replicas))
+
+    def _waits(self, replicas: Sequence[ReplicaView]) -> list[tuple[float, ReplicaView]]:
         p = self._p
         per_request, per_s, weight_s = p.mean_prefill_tokens, p.tokens_per_s, p.kv_weight_s
-        scored = []
+        waits = []
         for replica in replicas:
             used = min(replica.used_ratio, _USED_MAX)
-            tokens = replica.waiting_tokens + per_request * replica.unreported
-            scored.append((tokens / per_s + weight_s * used / (1.0 - used), replica))
-        return least(key, scored)
+            n_tokens = replica.waiting_tokens + per_request * replica.unreported
+            waits.append((n_tokens / per_s + weight_s * used / (1.0 - used), replica))
+        return waits
 
 
 @dataclass(slots=True, frozen=True)
@@ -137,6 +180,26 @@ class SmgCacheAwareOld:
             return chosen(preferred(key, holders), fleet, key, "match")
         smallest = least(key, [(float(r.held_bytes), r) for r in fleet.candidates])
         return chosen(smallest, fleet, key, "miss")
+
+    def explain(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Explanation:
+        """By the fewest in flight, the deepest holders, or the bytes held."""
+        p, ranking = self._p, self.rank(request, fleet, dice)
+        if ranking.reason == "imbalance":
+            rule = f"the fleet is out of balance, by over {p.spread_max}: the fewest in flight"
+            return by_inflight(ranking, fleet, rule)
+        if ranking.reason == "miss":
+            sizes = {r.replica_id: float(r.held_bytes) for r in fleet.candidates}
+            rule = f"nobody holds over {p.match_ratio_min} of the prompt: the fewest bytes held"
+            return scored(ranking, fleet, rule, sizes, "bytes")
+        cached, first = request.cached_tokens, ranking.ranked[0]
+
+        def tell(replica: ReplicaView) -> tuple[str, str]:
+            held = cached.get(replica.replica_id)
+            fewer = cached.get(first) - held
+            why = f"holds {in_tokens(fewer)} less" if fewer else "the session's key ranks it lower"
+            return f"holds {in_tokens(held)}", why
+
+        return told(ranking, fleet, "who holds most of the prompt, whatever the load", tell)
 
 
 def deepest_holders(request: RouteRequest, fleet: FleetView, ratio_min: float) -> list[ReplicaView]:

@@ -210,6 +210,27 @@ class Ranking(Row):
     prices: Mapping[str, Price]
 
 
+class Weighed(Row):
+    """One candidate as a policy's rule sees it.
+
+    ``compared`` is what the rule compares, in words; ``why_not`` why this one was not chosen, in one phrase,
+    "" for the chosen one. ``price`` None: the policy prices nothing.
+    """
+
+    replica_id: str
+    compared: str
+    why_not: str
+    price: Price | None = None
+
+
+class Explanation(Row):
+    """A ranking with its reasons: the rule that decided, in one phrase, and every candidate, by id."""
+
+    ranking: Ranking
+    rule: str
+    candidates: tuple[Weighed, ...]
+
+
 class Policy(Protocol):
     """Ranks the candidates of a fleet for one request.
 
@@ -219,3 +240,6 @@ class Policy(Protocol):
 
     def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:
         """Answer the candidates in order of preference."""
+
+    def explain(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Explanation:
+        """What ``rank`` answers to the same arguments, and why; it looks at every candidate."""

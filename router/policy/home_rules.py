@@ -1,0 +1,187 @@
+"""The constants of ``home``, and its rules in words: why a candidate was not chosen.
+
+The comparisons are those of ``router.policy.home``; what is said of a candidate names the one that kept it
+from being chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from router.policy.words import by, in_tokens, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from router.policy.view import Price, Ranking, RouteRequest
+
+_LOOKED_AT_LATER = "not priced by the rule in a fleet of this size: not among the best in any part"
+
+
+@dataclass(slots=True, frozen=True)
+class HomeParameters:
+    """Constants of the policy, with their reasons.
+
+    ``thick_inflight``: requests of one session in flight at its home from which on it is split; a
+    replica serves about five at once, so one session may fill it but not queue behind itself.
+    ``move_factor`` and ``move_margin_s``: home must cost more than ``factor * other + margin`` to be
+    left. ``move_age_s_min``: a session that has just moved stays. ``branch_margin_s``: what a branch
+    of the session that is cached elsewhere must save.
+    ``session_s``: what one more live session costs a new neighbour over its life: some thirty turns,
+    a fifth of them meeting one of its requests, 40 ms each. ``session_s_per_token``: the same for
+    its size, 0.5 s for 100k tokens (its attention in each shared step).
+    ``neighbour_s_per_token``: what one running neighbour adds to an output token: 2.5 ms a verify
+    step of 5.84 tokens. ``room_ratio``: the share of a replica's capacity that live sessions may
+    fill before pressure is charged.
+    ``weigh_all_max`` and ``place_all_max``: up to so many ready replicas each is priced, for one request
+    and for a new session (one request in seventy); in a larger fleet the ``weighed`` best by backlog, by
+    requests in flight, of the holders and, for a new session, by live working set: what is best by price
+    is among the best in one of its parts.
+    """
+
+    thick_inflight: int = 4
+    move_factor: float = 3.0
+    move_margin_s: float = 2.0
+    move_age_s_min: float = 30.0
+    branch_margin_s: float = 0.25
+    branch_tokens_min: int = 2_048
+    session_s: float = 0.25
+    session_s_per_token: float = 5e-6
+    neighbour_s_per_token: float = 0.000_43
+    room_ratio: float = 0.9
+    weigh_all_max: int = 16
+    place_all_max: int = 64
+    weighed: int = 8
+
+    def is_clear(self, there_s: float, home_s: float) -> bool:
+        """Whether a home that costs ``home_s`` may be left for what costs ``there_s``."""
+        return self.move_factor * there_s + self.move_margin_s < home_s
+
+    @property
+    def move_words(self) -> str:
+        """What a move must save."""
+        return f"({seconds(self.move_margin_s)} and {self.move_factor:g} times)"
+
+
+class Case(StrEnum):
+    """By which rule a request was placed; the last three have the ranking's reason as their value."""
+
+    PLACED = "placed"
+    AGREED = "agreed"
+    CHEAPEST = "cheapest"
+    APART = "apart"
+    STAYED = "home"
+    BRANCH = "branch"
+    MOVED = "move"
+
+
+@dataclass(slots=True, frozen=True)
+class Reasons:
+    """Why each candidate of one decision is not the chosen one.
+
+    ``prices`` are those of all candidates, ``weighed`` the ids that the rule prices, ``branch_id`` the one that holds
+    clearly more of the prompt than home does, where the session stayed all the same.
+    """
+
+    parameters: HomeParameters
+    request: RouteRequest
+    ranking: Ranking
+    case: Case
+    prices: Mapping[str, Price]
+    weighed: Collection[str]
+    branch_id: str | None = None
+
+    @property
+    def rule(self) -> str:
+        """The rule that decided, in one phrase."""
+        p, n, what = self.parameters, self.request.session_inflight, self._who_has_no_home
+        if self.case is Case.CHEAPEST:
+            what = f"{n} of the session's requests are in flight at home: this one goes where it costs least"
+        if self.request.is_auxiliary:
+            what = "an auxiliary request goes where it costs least, and binds nothing"
+        return {
+            Case.PLACED: what,
+            Case.AGREED: "other routers cannot be heard: homes go by the session's key, not by price",
+            Case.CHEAPEST: what,
+            Case.APART: "other routers cannot be heard: who has a home stays",
+            Case.STAYED: f"a session stays at home, unless a move saves enough {p.move_words}",
+            Case.BRANCH: (
+                "another holds more of this branch of the session, which saves over"
+                f" {seconds(p.branch_margin_s)}"
+            ),
+            Case.MOVED: f"it saves what a move must save {p.move_words}",
+        }[self.case]
+
+    @property
+    def _who_has_no_home(self) -> str:
+        if self.request.home_id is None:
+            return "a new session goes where its price is least"
+        return "its home cannot take it: as a new session, it goes where its price is least"
+
+    def why_not(self, replica_id: str) -> str:
+        """One phrase; "" for the chosen one."""
+        if replica_id == self.ranking.ranked[0]:
+            return ""
+        match self.case:
+            case Case.AGREED:
+                return "the session's key ranks it lower"
+            case Case.APART:
+                return "home is kept: other routers cannot be heard"
+            case Case.STAYED:
+                return self._not_left_for(replica_id)
+            case Case.BRANCH if replica_id != self.request.home_id:
+                return self._not_this_branch(replica_id)
+            case _:
+                return self._dearer(replica_id)
+
+    def _dearer(self, replica_id: str) -> str:
+        """Where the least price counts."""
+        if replica_id not in self.weighed:
+            return _LOOKED_AT_LATER
+        if _ms(self._total_s(replica_id)) <= _ms(self._total_s(self.ranking.ranked[0])):
+            return "as dear to the millisecond; the session's key ranks it lower"
+        return f"dearer by {self._apart(replica_id)}"
+
+    def _not_this_branch(self, replica_id: str) -> str:
+        cached = self.request.cached_tokens
+        fewer = cached.get(self.ranking.ranked[0]) - cached.get(replica_id)
+        if fewer > 0:
+            return f"holds {in_tokens(fewer)} less of this branch"
+        return "holds as much of this branch; the session's key ranks it lower"
+
+    def _not_left_for(self, replica_id: str) -> str:
+        """Why home was not left for it."""
+        p, home_s, there_s = (
+            self.parameters,
+            self._total_s(self.ranking.ranked[0]),
+            self._total_s(replica_id),
+        )
+        if _ms(there_s) >= _ms(home_s):
+            what = f"dearer by {self._apart(replica_id)}"
+            return what if _ms(there_s) > _ms(home_s) else "as dear as home, to the millisecond"
+        saved = f"cheaper by {self._apart(replica_id)}"
+        if replica_id == self.branch_id:
+            return f"{saved}, less than what a branch must save ({seconds(p.branch_margin_s)})"
+        if not p.is_clear(there_s, home_s):
+            return f"{saved}, less than what a move must save {p.move_words}"
+        if self.request.home_age_s < p.move_age_s_min:
+            age = seconds(self.request.home_age_s)
+            return (
+                f"{saved}, but home is kept: moved {age} ago, less than {seconds(p.move_age_s_min)}"
+            )
+        if replica_id not in self.weighed:
+            return f"{saved}, but {_LOOKED_AT_LATER}"
+        return f"{saved}, to the millisecond what a move must save {p.move_words}"
+
+    def _total_s(self, replica_id: str) -> float:
+        return self.prices[replica_id].total_s
+
+    def _apart(self, replica_id: str) -> str:
+        return by(abs(self._total_s(replica_id) - self._total_s(self.ranking.ranked[0])))
+
+
+def _ms(price_s: float) -> int:
+    """Prices are compared to the millisecond."""
+    return round(price_s * 1e3)
