@@ -28,7 +28,7 @@ from router.state.rates.tokens import AnswerShare, TokenRatio
 from router.state.sessions.pins import Pins
 from router.state.sessions.tails import Tails
 from router.state.shared.peers import Peers
-from router.ticket import Ticket
+from router.ticket import Ticket, prefill_of
 
 if TYPE_CHECKING:
     import random
@@ -76,13 +76,17 @@ class RouterCore:
         *,
         on_state: StateListener | None = None,
     ) -> None:
-        self._p = parameters or CoreParameters()
-        self._policy = policy
-        self._dice = dice
-        self._serial = 0
+        self.parameters = parameters or CoreParameters()
+        self.policy = policy
+        self.dice = dice
+        self.serial = 0
         self.ledger = Ledger()
-        self.pins = Pins(live_s=self._p.live_s, ttl_s=self._p.pin_ttl_s, pins_max=self._p.pins_max)
-        self.fleet = Fleet(self.ledger, self.pins, inflight_max=self._p.inflight_max)
+        self.pins = Pins(
+            live_s=self.parameters.live_s,
+            ttl_s=self.parameters.pin_ttl_s,
+            pins_max=self.parameters.pins_max,
+        )
+        self.fleet = Fleet(self.ledger, self.pins, inflight_max=self.parameters.inflight_max)
         self.index = PrefixIndex()
         self.ratio = TokenRatio()
         self.answers = AnswerShare()
@@ -128,13 +132,13 @@ class RouterCore:
         view = self.fleet.view(home_id=home_id, model=facts.model)
         if view.is_empty or facts.bound_to:
             self._members.check(facts.model, facts.bound_to)
-        self._serial += 1
+        self.serial += 1
         request, guess = self._route_request(facts, key, pin, now_s)
         ranking = None
         if not is_turn or facts.bound_to or (pin is not None and pin.fixed_id):
             ranking = ruled(request, view, pin, now_s, bound_to=facts.bound_to, is_turn=is_turn)
         if ranking is None:
-            ranking = self._policy.rank(request, view, self._dice)
+            ranking = self.policy.rank(request, view, self.dice)
         record = RequestRecord(
             key,
             _SOURCE_NAMES[facts.session_source],
@@ -158,7 +162,7 @@ class RouterCore:
             record, facts, request, held, entry, continues_it, replica.spec, marks, back
         )
         if is_turn:
-            ticket.job = replica.learner.given(*_prefill_of(record))
+            ticket.job = replica.learner.given(*prefill_of(record))
         self._bind(ticket, pin, now_s)
         if record.reason == "split":
             self.history.totals.splits += 1
@@ -188,7 +192,7 @@ class RouterCore:
         request.cached_tokens = ticket.held.anew(self.index.match(ticket.facts.chain))
         ranking = ruled(
             request, view, pin, now_s, bound_to=facts.bound_to, is_turn=facts.is_turn
-        ) or self._policy.rank(request, view, self._dice)
+        ) or self.policy.rank(request, view, self.dice)
         record.n_tries += 1
         record.reason = "retry"
         replica, _ = self._place(request, record, ranking, ticket.entry)
@@ -196,7 +200,7 @@ class RouterCore:
         ticket.marks = ticket.held.marks(replica.replica_id, replica.holdings)
         if ticket.job is not None:
             ticket.job.is_gone = True
-            ticket.job = replica.learner.given(*_prefill_of(record))
+            ticket.job = replica.learner.given(*prefill_of(record))
         self._bind(ticket, pin, now_s)
         return True
 
@@ -273,13 +277,15 @@ class RouterCore:
         if pin is not None and pin.claim_id:
             self.peers.show(pin, facts)
         match = self.beliefs.match(facts, pin)
-        guess = estimate(facts, pin, match, self.ratio, self.answers, parameters=self._p.estimate)
+        guess = estimate(
+            facts, pin, match, self.ratio, self.answers, parameters=self.parameters.estimate
+        )
         home_id = None if pin is None else pin.home_id
         request = RouteRequest(
             key,
             guess.prompt_tokens,
             guess.output_tokens,
-            self._serial,
+            self.serial,
             home_id,
             0.0 if pin is None else now_s - pin.homed_s,
             0 if home_id is None else self.ledger.session_inflight(key, home_id),
@@ -289,6 +295,10 @@ class RouterCore:
             self.peers.is_apart,
         )
         return request, guess
+
+    def as_ranked(self, request: RouteRequest) -> RouteRequest:
+        """A request that is only asked about, as the policy would be given it."""
+        return request
 
     def _place(
         self, request: RouteRequest, record: RequestRecord, ranking: Ranking, entry: Entry | None
@@ -324,7 +334,9 @@ class RouterCore:
         home_id = record.replica_id
         tokens = request.prompt_tokens + request.output_tokens
         if pin is not None:
-            home_id = home_after(pin, home_id, record.reason, self.fleet, away_max=self._p.away_max)
+            home_id = home_after(
+                pin, home_id, record.reason, self.fleet, away_max=self.parameters.away_max
+            )
             if not ticket.continues and pin.tokens > tokens:
                 tokens = pin.tokens
             if home_id != pin.home_id:
@@ -386,9 +398,3 @@ def _place_of(replica: Replica) -> tuple[str, int]:
     """A replica, and how often it has lost all that it held."""
     holdings = replica.holdings
     return replica.replica_id, 0 if holdings is None else holdings.epoch
-
-
-def _prefill_of(record: RequestRecord) -> tuple[int, int]:
-    """The tokens that a placed request has computed, and those they are computed behind."""
-    cached_tokens = record.predicted_cached_tokens
-    return record.prompt_tokens - cached_tokens, cached_tokens

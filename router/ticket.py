@@ -77,3 +77,9 @@ class Ticket(Row):
     def n_tries(self) -> int:
         """Replicas it was sent to, the present one included."""
         return self.record.n_tries
+
+
+def prefill_of(record: RequestRecord) -> tuple[int, int]:
+    """The tokens that a placed request has computed, and those they are computed behind."""
+    cached_tokens = record.predicted_cached_tokens
+    return record.prompt_tokens - cached_tokens, cached_tokens

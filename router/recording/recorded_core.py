@@ -162,11 +162,16 @@ class RecordedCore(RouterCore):
         self, facts: PromptFacts, key: str, pin: Pin | None, now_s: float
     ) -> tuple[RouteRequest, Estimate]:
         request, guess = super()._route_request(facts, key, pin, now_s)
-        request.session_key = name_of(self._seal.session(key))
+        return self.as_ranked(request), guess
+
+    @override
+    def as_ranked(self, request: RouteRequest) -> RouteRequest:
+        """By the sealed names: these decide where a name does."""
+        request.session_key = name_of(self._seal.session(request.session_key))
         if request.head_key:
             links = self._seal.links(array("Q", (request.head_key,)))
             request.head_key = int.from_bytes(links, "little")
-        return request, guess
+        return request
 
     def _write_arrival(self, facts: PromptFacts, now_s: float) -> None:
         seal = self._seal

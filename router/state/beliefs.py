@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from router.state.cache.feeds import Feeds
+from router.state.cache.overlaid import Overlaid
 from router.state.cache.ties import Tie, Tied, Ties, marks_of
 
 if TYPE_CHECKING:
@@ -98,6 +99,28 @@ class Beliefs:
                 match = self._index.match(prompt.chain)
         match.tied = tied
         return match
+
+    def look(self, prompt: Prompt, pin: Pin, changed: dict[str, int]) -> Match:
+        """What :meth:`match` would answer, without that anything changes: the index stays as it is.
+
+        ``changed`` are the segments that some replicas are to be taken to hold.
+        """
+        match = self._index.match(prompt.chain)
+        if not self.feeds.n_live:
+            return Overlaid(match, changed) if changed else match
+        tied = self._tied(prompt, pin.tie, is_used=False)
+        if tied is not None and tied.tie is not None:
+            tie = tied.tie
+            found = Overlaid(match, changed)
+            changed |= {
+                replica_id: held
+                for replica_id, held, _ in self._corrections(
+                    tie, tied.segments, list(tie.places), found, may_trim=True
+                )
+            }
+        overlaid = Overlaid(match, changed)
+        overlaid.tied = tied
+        return overlaid
 
     def source(self, replica_id: str, *, reports_cached: bool) -> Source:
         """The best source that there is for a replica."""
@@ -210,10 +233,12 @@ class Beliefs:
 
     # Within
 
-    def _tied(self, prompt: Prompt, tie: Tie | None) -> Tied | None:
+    def _tied(self, prompt: Prompt, tie: Tie | None, *, is_used: bool = True) -> Tied | None:
         chain, n_head = prompt.chain, prompt.head_segments
-        head = self.ties.head(chain[n_head - 1]) if 0 < n_head <= len(chain) else None
-        if tie is not None and self.ties.use(tie):
+        head = None
+        if 0 < n_head <= len(chain):
+            head = self.ties.head(chain[n_head - 1], is_used=is_used)
+        if tie is not None and self.ties.use(tie, is_used=is_used):
             shared = tie.common(chain)
             if shared > n_head:
                 return Tied(
@@ -261,9 +286,21 @@ class Beliefs:
         may_trim: bool = True,
     ) -> bool:
         """Let the index agree with the pages of a tied prompt's first segments; True if it changed."""
+        changes = self._corrections(tie, segments, places, match, may_trim=may_trim)
+        for replica_id, held, is_less in changes:
+            if is_less:
+                self._index.trim(replica_id, tie.chain, held)
+            else:
+                self._index.hold(replica_id, tie.chain[:held], tie.ends_bytes[:held])
+        return bool(changes)
+
+    def _corrections(
+        self, tie: Tie, segments: int, places: Sequence[str], match: Match, *, may_trim: bool
+    ) -> list[tuple[str, int, bool]]:
+        """Whom the index is to know to hold how many segments, and whether that is less than it has."""
         n_pages, changes = tie.pages_at(segments), []
         if not n_pages:
-            return False
+            return []
         for replica_id in places:
             feed = self.feeds.live(replica_id)
             if feed is None or feed.page_tokens != tie.page_tokens:
@@ -277,9 +314,4 @@ class Beliefs:
                 most = tie.segments_at_most(found)
                 if is_certain and assumed > most:
                     changes.append((replica_id, most, True))
-        for replica_id, held, is_less in changes:
-            if is_less:
-                self._index.trim(replica_id, tie.chain, held)
-            else:
-                self._index.hold(replica_id, tie.chain[:held], tie.ends_bytes[:held])
-        return bool(changes)
+        return changes

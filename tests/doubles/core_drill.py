@@ -467,6 +467,6 @@ def beliefs(
         "sessions": {
             (session(k) if k else "", r): n for (k, r), n in core.ledger._sessions.items()
         },
-        "serial": core._serial,
-        "dice": core._dice.getstate(),
+        "serial": core.serial,
+        "dice": core.dice.getstate(),
     }

@@ -227,17 +227,18 @@ class Ties:
     def __contains__(self, tie: Tie) -> bool:
         return tie in self._ties
 
-    def use(self, tie: Tie) -> bool:
-        """Use a tie now; False if it was given up."""
+    def use(self, tie: Tie, *, is_used: bool = True) -> bool:
+        """Use a tie now, if it is not only looked at; False if it was given up."""
         if tie not in self._ties:
             return False
-        self._ties.move_to_end(tie)
+        if is_used:
+            self._ties.move_to_end(tie)
         return True
 
-    def head(self, key: int) -> Head | None:
+    def head(self, key: int, *, is_used: bool = True) -> Head | None:
         """What prompts of this head have in common, if that is known."""
         head = self._heads.get(key)
-        if head is not None:
+        if head is not None and is_used:
             self._heads.move_to_end(key)
         return head
 
