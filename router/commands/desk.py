@@ -81,9 +81,9 @@ class Desk:
     client: AdminClient
     is_json: bool
 
-    async def get(self, *path: str, limit: int | None = None) -> dict[str, Any]:
+    async def get(self, *path: str, **query: int) -> dict[str, Any]:
         """Ask the router."""
-        return await self.client.call("GET", *path, limit=limit)
+        return await self.client.call("GET", *path, query=query)
 
     def show(self, answer: object, shown: str | RenderableType) -> None:
         """Print what was answered: as JSON if so wished, else as it is to be shown."""

@@ -26,6 +26,8 @@ _LOOK_S: Final = 0.5
 _WAIT_S: Final = 600.0
 _SHOWN: Final = 10
 _SESSIONS_MAX: Final = 1_000
+_NEW_TOKENS_MAX: Final = 10_000_000
+_ROWS: Final = 24
 
 _Replica = Annotated[
     str, typer.Argument(metavar="REPLICA", help="a replica's id, as `ls` shows it")
@@ -54,6 +56,7 @@ def fleet(arguments: Sequence[str]) -> int:
         ("show", _show),
         ("sessions", _sessions),
         ("session", _session),
+        ("explain", _explain),
         ("changes", _changes),
     ):
         add(app, name, look)
@@ -118,6 +121,30 @@ async def _session(desk: Desk, session: _Session) -> None:
 
     view = await desk.get("sessions", session)
     desk.show(view, session_sheet(view))
+
+
+async def _explain(
+    desk: Desk,
+    session: _Session,
+    new_tokens: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="tokens that the turn adds behind its last prompt and answer",
+            min=0,
+            max=_NEW_TOKENS_MAX,
+        ),
+    ] = 0,
+    rows: Annotated[int, typer.Option(help="replicas to show at most", min=1)] = _ROWS,
+) -> None:
+    """Say where a session's next turn would go now, and why there. It changes nothing.
+
+    Of every replica: what the turn would cost there, why it is not that one, and what that rests on.
+    """
+    from router.explaining.table import lines
+
+    view = await desk.get("sessions", session, "explain", new_tokens=new_tokens)
+    desk.show(view, "\n".join(lines(view, rows_max=rows)))
 
 
 async def _changes(desk: Desk, rows: _Rows = 50) -> None:

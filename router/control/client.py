@@ -16,6 +16,7 @@ from router.control.api.changes import ACTOR_HEADER, REASON_HEADER
 from router.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from router.settings.admin import AdminAccess
@@ -71,7 +72,7 @@ class AdminClient:
         method: str,
         *path: str,
         body: dict[str, Any] | None = None,
-        limit: int | None = None,
+        query: Mapping[str, int] | None = None,
     ) -> dict[str, Any]:
         """Make one call; ``path`` are the parts between slashes. Answers the JSON, {} if there is none.
 
@@ -81,8 +82,8 @@ class AdminClient:
         assert self._session is not None, "used within `async with`"
         where = "/".join(quote(part, safe="") for part in path)
         url = URL(f"{self._access.url}/{where}", encoded=True)
-        if limit is not None:
-            url = url.with_query({"limit": str(limit)})
+        if query:
+            url = url.with_query({name: str(value) for name, value in query.items()})
         data = None if body is None else msgspec.json.encode(body)
         try:
             async with self._session.request(

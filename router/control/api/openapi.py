@@ -11,7 +11,7 @@ import msgspec
 from router.control.api.answers import status_of
 from router.control.api.changes import ACTOR_HEADER, REASON_HEADER
 from router.control.api.shapes import ErrorAnswer
-from router.control.api.table import CALLS, SESSIONS_MAX, Call
+from router.control.api.table import CALLS, NEW_TOKENS_MAX, SESSIONS_MAX, Call
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
@@ -35,6 +35,12 @@ _PARAMETERS: Final[dict[str, dict[str, Any]]] = {
         "in": "query",
         "description": "how many at most",
         "schema": {"type": "integer", "minimum": 1, "maximum": SESSIONS_MAX, "default": 100},
+    },
+    "new_tokens": {
+        "name": "new_tokens",
+        "in": "query",
+        "description": "tokens that the turn adds behind the session's last prompt and answer",
+        "schema": {"type": "integer", "minimum": 0, "maximum": NEW_TOKENS_MAX, "default": 0},
     },
     "actor": {
         "name": ACTOR_HEADER,
@@ -91,6 +97,7 @@ def description(version: str) -> dict[str, Any]:
 def _operation(call: Call, schema_of: dict[type, dict[str, Any]]) -> dict[str, Any]:
     names = re.findall(r"\{(\w+)\}", call.path)
     names += ["limit"] if call.has_limit else []
+    names += ["new_tokens"] if call.has_new_tokens else []
     names += ["actor", "reason"] if call.is_change else []
     operation: dict[str, Any] = {
         "operationId": call.name,

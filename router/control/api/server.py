@@ -22,8 +22,14 @@ from router.control.api.listening import Listener
 from router.control.api.openapi import description
 from router.control.api.operations import Operations, session_key_of
 from router.control.api.registration import registration_of, spec_of
-from router.control.api.table import CALLS, SESSIONS_MAX
-from router.control.api.views import changes_view, fleet_view, session_view, sessions_view
+from router.control.api.table import CALLS, NEW_TOKENS_MAX, SESSIONS_MAX
+from router.control.api.views import (
+    changes_view,
+    explained_view,
+    fleet_view,
+    session_view,
+    sessions_view,
+)
 from router.control.sharing.others import Nobody
 from router.errors import ClientError
 from router.state.members.roster import Source
@@ -164,6 +170,7 @@ class ControlApi:
             "fleet": self._fleet,
             "sessions": self._sessions,
             "session": self._session,
+            "explain": self._explain,
             "changes": self._changed,
             "register": self._register,
             "heartbeat": self._heartbeat,
@@ -201,6 +208,14 @@ class ControlApi:
     async def _session(self, request: web.Request) -> web.Response:
         key = session_key_of(request)
         view = session_view(self._core, key, self._now_s())
+        if view is None:
+            raise unknown_session(key)
+        return json_answer(view)
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        key, new_tokens = session_key_of(request, "/explain"), _new_tokens(request)
+        now_s = self._now_s()
+        view = explained_view(self._core, self._policy, key, now_s, new_tokens=new_tokens)
         if view is None:
             raise unknown_session(key)
         return json_answer(view)
@@ -279,8 +294,21 @@ def _limit(request: web.Request) -> int:
     Raises:
         ClientError: ``bad-request``: the text is no such number.
     """
-    text = request.query.get("limit", "100")
-    is_number = text.isdecimal() and len(text) <= len(str(SESSIONS_MAX))
-    if not is_number or not 1 <= int(text) <= SESSIONS_MAX:
-        raise ClientError("bad-request", f"limit: {text[:20]!r} is not from 1 to {SESSIONS_MAX}")
+    return _number(request, "limit", 100, 1, SESSIONS_MAX)
+
+
+def _new_tokens(request: web.Request) -> int:
+    """How many tokens a next turn is to add.
+
+    Raises:
+        ClientError: ``bad-request``: the text is no such number.
+    """
+    return _number(request, "new_tokens", 0, 0, NEW_TOKENS_MAX)
+
+
+def _number(request: web.Request, name: str, default: int, least: int, most: int) -> int:
+    text = request.query.get(name, str(default))
+    is_number = text.isdecimal() and len(text) <= len(str(most))
+    if not is_number or not least <= int(text) <= most:
+        raise ClientError("bad-request", f"{name}: {text[:20]!r} is not from {least} to {most}")
     return int(text)

@@ -209,6 +209,68 @@ class SessionView(msgspec.Struct, omit_defaults=True):
     prompt_tokens: int | None = None
 
 
+class ExplainedPrice(Parts):
+    """A price with its sum."""
+
+    total_s: float
+
+
+class BeliefAge(msgspec.Struct):
+    """What the belief about a replica's cache rests on, and how old that is."""
+
+    source: Source
+    age_s: float | None
+
+
+class ReplicaReasons(msgspec.Struct):
+    """One replica in a decision; ``why_not`` is null for the chosen one, ``price`` where nothing is priced.
+
+    ``compared`` is what the policy's rule compares, in words. Who is no ``candidate`` cannot take the request now.
+    """
+
+    id: str
+    state: State
+    candidate: bool
+    why_not: str | None
+    compared: str | None
+    price: ExplainedPrice | None
+    cached_tokens: int
+    backlog_s: float
+    inflight: int
+    inflight_max: int | None
+    live_sessions: int
+    live_tokens: int
+    capacity_tokens: int
+    weight: float
+    report_age_s: float | None
+    belief: BeliefAge
+
+
+class ExplanationView(msgspec.Struct):
+    """What would be decided now on a session's next turn; ``chosen`` null: it would be refused.
+
+    ``told_by`` is the router or worker that served its last turn, null for this one. ``replicas`` are all: the chosen one,
+    the other candidates from the cheapest on, and those that are none.
+    """
+
+    key: str
+    policy: str
+    model: str | None
+    chosen: str | None
+    reason: str
+    rule: str
+    home: str
+    home_age_s: float
+    session_inflight: int
+    prompt_tokens: int
+    output_tokens: int
+    auxiliary: bool
+    replicas: list[ReplicaReasons]
+    pinned: str | None
+    requests: int
+    told_by: str | None
+
+
 class Registered(msgspec.Struct):
     """A replica that is now known."""
 

@@ -10,6 +10,7 @@ from router.control.api.bodies import DrainOrder, MoveOrder, PinOrder, Reason, R
 from router.control.api.registration import Registration
 
 SESSIONS_MAX: Final = 1_000
+NEW_TOKENS_MAX: Final = 10_000_000
 METRICS_TEXT: Final = "text/plain"
 
 
@@ -30,6 +31,7 @@ class Call:
     body: type | None = None
     is_body_needed: bool = False
     has_limit: bool = False
+    has_new_tokens: bool = False
     codes: tuple[str, ...] = ()
     is_open: bool = False
     is_change: bool = False
@@ -104,6 +106,15 @@ CALLS: Final = (
         is_body_needed=True,
         codes=_SESSION,
         is_change=True,
+    ),
+    Call(
+        "explain",
+        "GET",
+        "/sessions/{key}/explain",
+        "where a session's next turn would go now, what it would cost everywhere, and why; changes nothing",
+        {200: shapes.ExplanationView},
+        has_new_tokens=True,
+        codes=("bad-request", "unknown-session"),
     ),
     Call(
         "session",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from router.control.api.shapes import ChangeRow, ChangeRows, DrainEnd
+from router.explaining.document import plain
+from router.explaining.next_turn import next_turn
 from router.state.health.table import State
 
 if TYPE_CHECKING:
@@ -76,6 +78,17 @@ def session_view(core: RouterCore, key: str, now_s: float) -> dict[str, Any] | N
         }
     view["decisions"] = [_decision(record, now_s) for record in records]
     return view
+
+
+def explained_view(
+    core: RouterCore, policy: str, key: str, now_s: float, *, new_tokens: int
+) -> dict[str, Any] | None:
+    """What would be decided now on a session's next turn; None if it is not known."""
+    pin, decision = core.pins.get(key), next_turn(core, key, now_s, new_tokens=new_tokens)
+    if pin is None or decision is None:
+        return None
+    more = {"requests": pin.n_requests, "told_by": pin.told_by or None}
+    return {**plain(decision, policy), "pinned": pinned_to(pin, now_s), **more}
 
 
 def changes_view(changes: Changes, limit: int, now_s: float) -> ChangeRows:

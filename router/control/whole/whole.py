@@ -18,6 +18,7 @@ from router.control.api.changes import ACTOR_HEADER, RELAYED
 from router.control.api.server import AMONG_SIBLINGS, TTFTS
 from router.control.api.views import spread
 from router.control.whole.calls import LEADS, REJOIN, Calls, SiblingAway
+from router.errors import ClientError
 from router.state.history import DECISIONS_A_SESSION
 from router.workers.board import Stage
 from router.workers.sums import counted, summed
@@ -167,7 +168,7 @@ class Whole:
         elif path == "/fleet":
             add = self._fleet
         elif path.startswith("/sessions/"):
-            add = self._session
+            add = self._explained if _is_explained(request) else self._session
         return await (handler(request) if add is None else add(request, handler))
 
     async def _others(self, path: str) -> list[tuple[Row, Said | None]]:
@@ -238,6 +239,34 @@ class Whole:
         newest_last = sorted(decisions, key=lambda decision: decision["at_s"])
         whole["decisions"] = newest_last[-DECISIONS_A_SESSION:]
         return web.Response(body=msgspec.json.encode(whole), content_type="application/json")
+
+    async def _explained(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The word of the worker that served the session last, which knows most of its prompt."""
+        fault: ClientError | None = None
+        views: list[dict[str, Any]] = []
+        try:
+            views.append(_json(await handler(request)))
+        except ClientError as failure:
+            if failure.code != "unknown-session":
+                raise
+            fault = failure
+        if not views or views[0]["told_by"] is not None:
+            others = await self._others(request.rel_url.raw_path_qs)
+            views += [
+                msgspec.json.decode(said.body)
+                for _, said in others
+                if said is not None and said.status == _GOOD
+            ]
+        if not views:
+            assert fault is not None, "nobody knows it, not even this worker"
+            raise fault
+        best = max(views, key=lambda view: (view["told_by"] is None, view["requests"]))
+        return web.Response(body=msgspec.json.encode(best), content_type="application/json")
+
+
+def _is_explained(request: web.Request) -> bool:
+    """A session's key may end so, but with its slash encoded."""
+    return request.rel_url.raw_path.removeprefix("/sessions/").endswith("/explain")
 
 
 def added(views: list[dict[str, Any]]) -> dict[str, Any]:
