@@ -175,6 +175,65 @@ def _size_command(
         give(commands.size(asked, replicas_max=replicas_max), given)
 
 
+@_app.command("explain")
+def _explain_command(
+    name: Name,
+    *,
+    policy: Annotated[
+        str | None, typer.Option(help="Instead of the scenario's first.", metavar="NAME")
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Of this session; with --turn or --at.")
+    ] = None,
+    turn: Annotated[int | None, typer.Option(help="The session's N-th request.", min=1)] = None,
+    at: Annotated[
+        float | None, typer.Option(help="The first one decided from these seconds on.", min=0.0)
+    ] = None,
+    slowest: Annotated[
+        int | None,
+        typer.Option(
+            help="The requests with the longest TTFT; 1 if nothing is said.", min=1, max=100
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Replicas to show at most.", min=1)] = 24,
+    trace: Trace = None,
+    seed: Seed = None,
+    sets: Sets = None,
+    variant: VariantName = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Say of single decisions of a run why they were made, and what then happened.
+
+    The run is the one of `homeport sim run` with the same scenario, policy and seed; it is played until those
+    requests are answered.
+    """
+    from router.policy.registry import POLICIES
+    from sim.fleet.explaining import Pick
+    from sim.jobs.explaining import explain
+    from sim.scenario.errors import ScenarioError
+
+    with told():
+        if session is not None and turn is None and at is None:
+            raise ScenarioError("--session: say which one with --turn N or --at SECONDS")
+        if turn is not None and session is None:
+            raise ScenarioError("--turn: say of which session with --session KEY")
+        if slowest is not None and (session is not None or at is not None):
+            raise ScenarioError("--slowest: picks requests by itself, without --session and --at")
+        if policy is not None and policy not in POLICIES:
+            raise ScenarioError(f"--policy {policy}: not known; one of {', '.join(POLICIES)}")
+        pick = None if session is None and at is None else Pick(session, turn, at)
+        options = {"--session": session, "--turn": turn, "--at": at, "--slowest": slowest}
+        words = [
+            word
+            for flag, value in options.items()
+            if value is not None
+            for word in (flag, str(value))
+        ]
+        given = Given(name, policy, trace, seed, sets, variant, json_file)
+        asked = asked_of(given, "explain", options=words)
+        give(explain(asked, pick, n_slowest=slowest or 1, rows_max=rows), given)
+
+
 @_app.command("list")
 def _list_command() -> None:
     """List the shipped scenarios and what each shows."""

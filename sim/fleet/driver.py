@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from replica.hardware.profiles import EngineFacts
     from sim.engine.pool import SharedPrefixes
     from sim.fleet.parts import Door
-    from sim.fleet.routers import CoreMaker
+    from sim.fleet.routers import CoreMaker, RouterMaker
     from sim.measure.result import RunResult
     from sim.scenario.model import FaultSpec, Scenario
     from sim.workload.play.turns import Play
@@ -78,8 +78,9 @@ def routed(
     seed: int,
     make_core: CoreMaker = plain_core,
     can_sleep: bool = True,
+    make_router: RouterMaker = SimRouter,
 ) -> FleetRun:
-    """The run of :func:`simulate`, put together and not begun.
+    """The run of :func:`simulate`, put together and not begun. ``make_router`` makes each router around its core.
 
     Raises:
         ConfigError: there is no such policy.
@@ -89,7 +90,7 @@ def routed(
     store = SimStore() if routers.is_shared and routers.count > 1 else None
 
     def open_door(number: int, run: FleetRun) -> Door:
-        return SimRouter(
+        return make_router(
             number,
             make_core(policy, seed, number, routers),
             run.kernel,

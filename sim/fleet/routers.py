@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     CoreMaker = Callable[[str, int, int, RouterSpec], RouterCore]
     """From policy, seed, the router's number and the routers' description, to one core."""
 
+    RouterMaker = Callable[..., "SimRouter"]
+    """As :class:`SimRouter` is made."""
+
 _PORT: Final = 30_000
 _PINS_LOOKED_AT: Final = 64
 

@@ -75,7 +75,7 @@ def run(asked: Asked, *, is_compared: bool) -> Outcome:
     figures = dict(zip(names, asked.batch.run(jobs), strict=True))
     reference = figures.pop(REFERENCE, None)
     made = document(scenario, asked.arguments, policies=figures, reference=reference)
-    return Outcome([*_title(scenario), "", *table_of(figures, reference)], made)
+    return Outcome([*title_of(scenario), "", *table_of(figures, reference)], made)
 
 
 def sweep(asked: Asked, axes: Mapping[str, list[object]], *, has_reference: bool) -> Outcome:
@@ -103,7 +103,7 @@ def sweep(asked: Asked, axes: Mapping[str, list[object]], *, has_reference: bool
         reference = figures.pop(REFERENCE, None)
         told.append({"at": dict(point.at), "policies": figures, "reference": reference})
     scenario = asked.draft.scenario()
-    lines = [*_title(scenario, f"over {', '.join(axes)}"), "", *sweep_table(list(axes), told)]
+    lines = [*title_of(scenario, f"over {', '.join(axes)}"), "", *sweep_table(list(axes), told)]
     return Outcome(lines, document(scenario, asked.arguments, points=told))
 
 
@@ -121,7 +121,7 @@ def size(asked: Asked, *, replicas_max: int) -> Outcome:
             f"{asked.draft.origin}: no SLO: say --ttft-p99 SECONDS or another, or write [slo]"
         )
     told: list[dict[str, object]] = []
-    lines = _title(scenario)
+    lines = title_of(scenario)
     for policy in scenario.policies:
         sizing = _sized(asked, scenario, policy, replicas_max)
         lines += ["", *_size_lines(sizing, policy)]
@@ -181,7 +181,7 @@ def _setting(key: str, value: object) -> str:
     return f"{key}={str(value).lower() if isinstance(value, bool) else value}"
 
 
-def _title(scenario: Scenario, subject: str = "") -> list[str]:
+def title_of(scenario: Scenario, subject: str = "") -> list[str]:
     """One line that says what ran; ``subject`` instead of the fleet and sessions of this scenario."""
     traffic = "fitted" if scenario.workload.trace is None else "recorded"
     if not subject:

@@ -75,13 +75,13 @@ def run_job(job: Job) -> Done:
     """
     scenario = job.scenario
     began_s = time.perf_counter()
-    content = _loaded(scenario)
+    content = loaded(scenario)
     load_s = time.perf_counter() - began_s
 
     def make_play() -> Play:
         return build(scenario.workload, content, n_lanes=lanes_of(scenario), seed=scenario.seed)
 
-    with _rare_collections():
+    with rare_collections():
         began_s = time.perf_counter()
         if job.policy == REFERENCE:
             result = simulate_reference(scenario, make_play, seed=scenario.seed)
@@ -91,27 +91,27 @@ def run_job(job: Job) -> Done:
     return Done({**result.timed(wall_s).to_plain(), "load_s": load_s}, load_s)
 
 
-def _loaded(scenario: Scenario) -> Content:
+def loaded(scenario: Scenario) -> Content:
     """The traffic of a scenario and its places; how many lanes play it does not matter to it."""
     spec, seed = scenario.workload, scenario.seed
     key = repr((replace(spec, sessions_in_all=None, sessions_per_replica=1.0), seed))
     if not _last or _last[0].key != key:
         _last[:] = []
         _last[:] = [_Loaded(key, load(spec, seed))]
-    loaded = _last[0]
-    content, page_tokens = loaded.content, facts_of(scenario.fleet[0]).page_tokens
+    last = _last[0]
+    content, page_tokens = last.content, facts_of(scenario.fleet[0]).page_tokens
     if content is None or content.page_tokens != page_tokens:
-        loaded.content = None
+        last.content = None
         try:
-            content = places_of(spec, loaded.workload, page_tokens=page_tokens)
+            content = places_of(spec, last.workload, page_tokens=page_tokens)
         except ValueError as failure:
             raise ScenarioError(f"{scenario.name}: workload: {failure}") from failure
-        loaded.content = content
+        last.content = content
     return content
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
+def rare_collections() -> Iterator[None]:
     """Garbage is collected rarely, and what is there already is never looked at."""
     before = gc.get_threshold()
     gc.collect()
