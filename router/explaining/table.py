@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -10,14 +11,16 @@ if TYPE_CHECKING:
 COLUMNS: Final = 100
 ROWS_MAX: Final = 24
 """So many replicas are shown, unless more are asked for."""
-_NAME_MAX: Final = 24
+_NAME_MAX: Final = 20
+_CUT: Final = "..."
 
 
 def lines(view: Mapping[str, Any], *, rows_max: int = ROWS_MAX) -> list[str]:
     """The document of one decision, to be read; no line is longer than the terminal but for long names."""
     replicas = view["replicas"]
     shown = replicas[:rows_max]
-    told = [*_title(view), "", *_prices(shown), "", *_grounds(shown)]
+    names = _names(shown)
+    told = [*_title(view), "", *_prices(shown, names), "", *_grounds(shown, names)]
     if len(replicas) > len(shown):
         told.append(f"and {len(replicas) - len(shown)} more replicas")
     return [line.rstrip() for line in told]
@@ -46,22 +49,22 @@ def _title(view: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _prices(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _prices(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
     """Who would cost what, and why the others were passed over."""
     if any(row["price"] is not None for row in rows):
         head = ["replica", "cached", "wait", "prefill", "interf.", "pressure", "total", "why not"]
         parts = ("wait_s", "prefill_s", "interference_s", "pressure_s", "total_s")
         cells = [
-            [_name(row["id"]), _tokens(row["cached_tokens"])]
-            + ["-" if row["price"] is None else f"{row['price'][p]:,.2f} s" for p in parts]
-            for row in rows
+            [name, _tokens(row["cached_tokens"])]
+            + ["-" if row["price"] is None else _seconds(row["price"][p]) for p in parts]
+            for name, row in zip(names, rows, strict=True)
         ]
         n_words = 1
     else:
         head = ["replica", "compared", "cached", "why not"]
         cells = [
-            [_name(row["id"]), _printable(row["compared"] or "-"), _tokens(row["cached_tokens"])]
-            for row in rows
+            [name, _printable(row["compared"] or "-"), _tokens(row["cached_tokens"])]
+            for name, row in zip(names, rows, strict=True)
         ]
         n_words = 2
     return _aligned(head, cells, n_words, [_why(row) for row in rows])
@@ -71,21 +74,21 @@ def _why(row: Mapping[str, Any]) -> str:
     return "<- chosen" if row["why_not"] is None else _printable(row["why_not"])
 
 
-def _grounds(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _grounds(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
     """What is believed of each, and how old that is."""
     head = ["replica", "state", "backlog", "in flight", "sessions", "live/capacity", "report"]
     head.append("cache heard of")
     cells = [
         [
-            _name(row["id"]),
+            name,
             row["state"],
-            f"{row['backlog_s']:,.2f} s",
+            _seconds(row["backlog_s"]),
             f"{row['inflight']}/{row['inflight_max'] or '-'}",
             f"{row['live_sessions']:,}",
             f"{_tokens(row['live_tokens'])}/{_tokens(row['capacity_tokens'])}",
             _age(row["report_age_s"]),
         ]
-        for row in rows
+        for name, row in zip(names, rows, strict=True)
     ]
     heard = [
         f"{row['belief']['source']} {_age(row['belief']['age_s'])}".removesuffix(" -")
@@ -125,10 +128,21 @@ def _folded(text: str, width: int) -> list[str]:
     return [*told, line]
 
 
-def _name(text: str) -> str:
-    """A replica's id; of a long one its end, which tells it from its peers."""
-    shown = _printable(text)
-    return shown if len(shown) <= _NAME_MAX else f"...{shown[3 - _NAME_MAX :]}"
+def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The replicas' ids; long ones without what all of them end in, or with both ends only, if that tells them apart."""
+    whole = [_printable(row["id"]) for row in rows]
+    if max(map(len, whole), default=0) <= _NAME_MAX:
+        return whole
+    ends = zip(*(reversed(name) for name in whole), strict=False)
+    behind = sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, ends))
+    half = (_NAME_MAX - len(_CUT)) // 2
+    for short in (
+        [name[:-behind] + _CUT if behind > len(_CUT) else name for name in whole],
+        [name if len(name) <= _NAME_MAX else name[:half] + _CUT + name[-half:] for name in whole],
+    ):
+        if len(set(short)) == len(set(whole)) and max(map(len, short)) <= _NAME_MAX:
+            return short
+    return whole
 
 
 def _printable(text: str) -> str:
@@ -140,6 +154,10 @@ def _tokens(count: float) -> str:
     if count < 1_000:  # noqa: PLR2004
         return f"{count:.0f}"
     return f"{count / 1e3:.1f}k" if count < 1e6 else f"{count / 1e6:.2f}M"  # noqa: PLR2004
+
+
+def _seconds(length_s: float) -> str:
+    return f"{length_s:.2f} s" if length_s < 99.995 else f"{length_s:,.0f} s"  # noqa: PLR2004
 
 
 def _age(length_s: float | None) -> str:

@@ -80,7 +80,12 @@ def scored(
         if score == least:
             why = f"the same {what}; the session's key ranks it lower"
         else:
-            why = f"{what} higher by {score - least:,.3g}"
-        return f"{what} {score:,.4g}", why
+            why = f"{what} higher by {_figure(score - least)}"
+        return f"{what} {_figure(score)}", why
 
     return told(ranking, fleet, rule, tell)
+
+
+def _figure(number: float) -> str:
+    """Of a score: whole from a thousand on, else three figures."""
+    return f"{number:,.0f}" if abs(number) >= 1_000 else f"{number:.3g}"  # noqa: PLR2004

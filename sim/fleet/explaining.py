@@ -191,7 +191,10 @@ class WatchedRouter(SimRouter):
         if found is None or ticket is None:
             return
         record = ticket.record
-        found.outcome, found.replica_id = outcome.value, record.replica_id
+        # Clients of a run do not leave: who is told to has not been answered when it ends.
+        is_cut = outcome is Outcome.CLIENT_GONE
+        found.outcome = "unfinished" if is_cut else outcome.value
+        found.replica_id = record.replica_id
         found.reported_prompt_tokens = record.reported_prompt_tokens
         found.reported_cached_tokens = record.reported_cached_tokens
         found.output_tokens = record.output_tokens

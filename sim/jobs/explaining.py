@@ -106,7 +106,7 @@ def _what_happened(one: Explained) -> str:
     if one.answer_s is not None:
         said.append(f"{one.output_tokens or 0:,} tokens in {one.answer_s:,.1f} s")
     else:
-        said.append(one.outcome)
+        said.append("not over when the run ended" if one.outcome == "unfinished" else one.outcome)
     if one.tries > 1:
         said.append(f"sent {one.tries} times")
     return ", ".join(said)
