@@ -316,7 +316,7 @@ def test_shipped_scenarios_run_briefly(name: str, capsys: pytest.CaptureFixture[
 def test_help_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate(["--help"]) == 0
     listed = capsys.readouterr().out
-    for command in ("run", "compare", "sweep", "size", "list", "show", "keys"):
+    for command in ("run", "compare", "sweep", "size", "explain", "list", "show", "keys"):
         assert re.search(rf"^  {command} +[A-Z].+\.$", listed, re.MULTILINE), command
         assert simulate([command, "--help"]) == 0
         assert f"Usage: homeport sim {command} " in capsys.readouterr().out
