@@ -76,17 +76,13 @@ class RouterCore:
         *,
         on_state: StateListener | None = None,
     ) -> None:
-        self.parameters = parameters or CoreParameters()
+        self.parameters = self._p = parameters or CoreParameters()
         self.policy = policy
         self.dice = dice
         self.serial = 0
         self.ledger = Ledger()
-        self.pins = Pins(
-            live_s=self.parameters.live_s,
-            ttl_s=self.parameters.pin_ttl_s,
-            pins_max=self.parameters.pins_max,
-        )
-        self.fleet = Fleet(self.ledger, self.pins, inflight_max=self.parameters.inflight_max)
+        self.pins = Pins(live_s=self._p.live_s, ttl_s=self._p.pin_ttl_s, pins_max=self._p.pins_max)
+        self.fleet = Fleet(self.ledger, self.pins, inflight_max=self._p.inflight_max)
         self.index = PrefixIndex()
         self.ratio = TokenRatio()
         self.answers = AnswerShare()
@@ -277,9 +273,7 @@ class RouterCore:
         if pin is not None and pin.claim_id:
             self.peers.show(pin, facts)
         match = self.beliefs.match(facts, pin)
-        guess = estimate(
-            facts, pin, match, self.ratio, self.answers, parameters=self.parameters.estimate
-        )
+        guess = estimate(facts, pin, match, self.ratio, self.answers, parameters=self._p.estimate)
         home_id = None if pin is None else pin.home_id
         request = RouteRequest(
             key,
@@ -334,9 +328,7 @@ class RouterCore:
         home_id = record.replica_id
         tokens = request.prompt_tokens + request.output_tokens
         if pin is not None:
-            home_id = home_after(
-                pin, home_id, record.reason, self.fleet, away_max=self.parameters.away_max
-            )
+            home_id = home_after(pin, home_id, record.reason, self.fleet, away_max=self._p.away_max)
             if not ticket.continues and pin.tokens > tokens:
                 tokens = pin.tokens
             if home_id != pin.home_id:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from sim.cli.simulate import simulate
 from tests.doubles.processes import COMMAND
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TINY = """
 about = "a tiny fleet"
