@@ -13,7 +13,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 from router.policy.ties import chosen, least, least_inflight, preferred
-from router.policy.words import by_inflight, in_tokens, scored, seconds, told
+from router.policy.words import by, by_inflight, in_tokens, scored, seconds, told
 
 if TYPE_CHECKING:
     import random
@@ -67,10 +67,9 @@ class SmgCacheAware:
     def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:
         """The holder with the least expected wait, a spill, or the least expected wait of all."""
         del dice
+        key = request.session_key
         rivals, reason = self._rivals(request, fleet)
-        return chosen(
-            self._least_wait(request.session_key, rivals), fleet, request.session_key, reason
-        )
+        return chosen(least(key, self._waits(rivals)), fleet, key, reason)
 
     def explain(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Explanation:
         """Who competes on expected wait, and what keeps the others out."""
@@ -78,18 +77,18 @@ class SmgCacheAware:
         rivals, reason = self._rivals(request, fleet)
         ids = {r.replica_id for r in rivals}
         waits_s = {r.replica_id: wait_s for wait_s, r in self._waits(fleet.candidates)}
-        least_s, fit = waits_s[ranking.ranked[0]], self._fit(fleet.candidates)
+        least_s, fit = (
+            waits_s[ranking.ranked[0]],
+            {r.replica_id for r in self._fit(fleet.candidates)},
+        )
 
         def tell(replica: ReplicaView) -> tuple[str, str]:
             wait_s = waits_s[replica.replica_id]
             if replica.replica_id in ids:
                 more_s = wait_s - least_s
-                why = (
-                    f"waits {seconds(more_s)} longer"
-                    if more_s
-                    else "the session's key ranks it lower"
-                )
-            elif fit and replica not in fit:
+                longer = f"waits {by(more_s)} longer"
+                why = longer if more_s else "the session's key ranks it lower"
+            elif fit and replica.replica_id not in fit:
                 why = f"overloaded: {replica.waiting} wait, {replica.used_ratio:.0%} of KV in use"
             elif replica.inflight > gate and reason != "miss":
                 why = f"over the gate of {gate:.1f} in flight"
@@ -130,9 +129,6 @@ class SmgCacheAware:
         """Those that are not overloaded."""
         waiting_max, used_max = self._p.waiting_max, self._p.used_ratio_max
         return [r for r in replicas if r.waiting < waiting_max and r.used_ratio < used_max]
-
-    def _least_wait(self, key: str, replicas: Sequence[ReplicaView]) -> ReplicaView:
-        return least(key, self._waits(replicas))
 
     def _waits(self, replicas: Sequence[ReplicaView]) -> list[tuple[float, ReplicaView]]:
         p = self._p
