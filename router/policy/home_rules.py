@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from router.policy.view import Price, Ranking, RouteRequest
 
-_LOOKED_AT_LATER = "not priced by the rule in a fleet of this size: not among the best in any part"
+_NOT_PRICED = "not priced by the rule in a fleet of this size: not among the best in any part"
 
 
 @dataclass(slots=True, frozen=True)
@@ -139,7 +139,7 @@ class Reasons:
     def _dearer(self, replica_id: str) -> str:
         """Where the least price counts."""
         if replica_id not in self.weighed:
-            return _LOOKED_AT_LATER
+            return _NOT_PRICED
         if _ms(self._total_s(replica_id)) <= _ms(self._total_s(self.ranking.ranked[0])):
             return "as dear to the millisecond; the session's key ranks it lower"
         return f"dearer by {self._apart(replica_id)}"
@@ -172,7 +172,7 @@ class Reasons:
                 f"{saved}, but home is kept: moved {age} ago, less than {seconds(p.move_age_s_min)}"
             )
         if replica_id not in self.weighed:
-            return f"{saved}, but {_LOOKED_AT_LATER}"
+            return f"{saved}, but {_NOT_PRICED}"
         return f"{saved}, to the millisecond what a move must save {p.move_words}"
 
     def _total_s(self, replica_id: str) -> float:

@@ -126,3 +126,20 @@ def test_without_what_kept_a_session_at_home_it_leaves(case: Case) -> None:
             more = cached.get(row.replica_id) - cached.get(found.ranking.ranked[0])
             assert more > P.branch_tokens_min
             assert home_s - total_s(found, row.replica_id) <= P.branch_margin_s
+
+
+@settings(deadline=None, max_examples=200)
+@given(case=cases())
+def test_who_is_passed_over_on_the_ring_is_full_and_who_comes_later_need_not_be(case: Case) -> None:
+    found = explained("ring_bounded", case)
+    assume(found.ranking.reason != "ring-full")
+    loads = {replica.replica_id: replica.inflight for replica in case.view().candidates}
+    passed = 0
+    for row in found.candidates:
+        over = re.fullmatch(r"nearer on the ring, but at the bound of (\d+)", row.why_not)
+        if over is not None:
+            passed += 1
+            assert loads[row.replica_id] >= int(over[1])
+        else:
+            assert row.why_not in ("", "further on the ring")
+    assert (passed > 0) == (found.ranking.reason == "ring-next")
