@@ -109,7 +109,7 @@ class Home:
                 prices = {branch.replica_id: there, home_id: at_home}
                 return Ranking((branch.replica_id, home_id), "branch", prices)
         if request.home_age_s >= p.move_age_s_min and home_s > p.move_margin_s:
-            better = self._better(request, fleet, home, home_s)
+            better = self._better(request, fleet, home, at_home)
             if better is not None:
                 best, there = better
                 prices = {best.replica_id: there, home_id: at_home}
@@ -118,10 +118,10 @@ class Home:
         return Ranking((home_id,), "home", {home_id: at_home})
 
     def _better(
-        self, request: RouteRequest, fleet: FleetView, home: ReplicaView, home_s: float
+        self, request: RouteRequest, fleet: FleetView, home: ReplicaView, at_home: Price
     ) -> tuple[ReplicaView, Price] | None:
-        """The cheapest of the others if it is clearly cheaper than home, which costs ``home_s``."""
-        p = self._p
+        """The cheapest of the others if it is clearly cheaper than home, which costs ``at_home``."""
+        p, home_s = self._p, at_home.total_s
         # What it may cost is compared with the least that anybody can: mostly nobody need be priced.
         most_s = (home_s - p.move_margin_s) / p.move_factor
         cached_tokens = _most_elsewhere(request.cached_tokens, home.replica_id)
@@ -132,7 +132,7 @@ class Home:
             return None
         others = [r for r in self._weighed(request, fleet) if r is not home]
         best = self._least(request, others, floor_s=floor_s, most_s=most_s)
-        return best if best is not None and p.is_clear(best[1].total_s, home_s) else None
+        return best if best is not None and p.is_clear(best[1], at_home) else None
 
     def _place(self, request: RouteRequest, fleet: FleetView, reason: str) -> Ranking:
         """Choose a home for a session that has none, by its price there and its life there."""

@@ -55,9 +55,9 @@ class HomeParameters:
     place_all_max: int = 64
     weighed: int = 8
 
-    def is_clear(self, there_s: float, home_s: float) -> bool:
-        """Whether a home that costs ``home_s`` may be left for what costs ``there_s``."""
-        return self.move_factor * there_s + self.move_margin_s < home_s
+    def is_clear(self, there: Price, at_home: Price) -> bool:
+        """Whether a home of this price may be left for what costs ``there``."""
+        return self.move_factor * there.total_s + self.move_margin_s < at_home.total_s
 
     @property
     def move_words(self) -> str:
@@ -164,7 +164,7 @@ class Reasons:
         saved = f"cheaper by {self._apart(replica_id)}"
         if replica_id == self.branch_id:
             return f"{saved}, less than what a branch must save ({seconds(p.branch_margin_s)})"
-        if not p.is_clear(there_s, home_s):
+        if not p.is_clear(self.prices[replica_id], self.prices[self.ranking.ranked[0]]):
             return f"{saved}, less than what a move must save {p.move_words}"
         if self.request.home_age_s < p.move_age_s_min:
             age = seconds(self.request.home_age_s)

@@ -15,6 +15,7 @@ from msgspec import structs
 from router.policy import registry
 from router.policy.home import Home
 from router.policy.home_rules import HomeParameters
+from router.policy.view import Price
 from tests.props.test_policies import Case, cases
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ def total_s(found: Explanation, replica_id: str) -> float:
     price = prices[replica_id]
     assert price is not None
     return price.total_s
+
+
+def dearer(price: Price | None) -> Price:
+    """By a millisecond, within which prices are equal."""
+    assert price is not None
+    return Price(price.total_s + 0.001)
 
 
 @st.composite
@@ -113,14 +120,14 @@ def test_without_what_kept_a_session_at_home_it_leaves(case: Case) -> None:
         assert case.request.home_age_s < P.move_age_s_min
         cheapest = min(kept, key=lambda row: total_s(found, row.replica_id))
         is_all_weighed = case.view().n_ready <= P.weigh_all_max
-        if is_all_weighed and P.is_clear(total_s(found, cheapest.replica_id) + 0.001, home_s):
+        if is_all_weighed and P.is_clear(dearer(cheapest.price), Price(home_s)):
             assert when_older.reason == "move"
     for row in found.candidates:
         if "less than what a move must save" in row.why_not:
             there_s = total_s(found, row.replica_id)
-            assert not P.is_clear(there_s, home_s)
+            assert not P.is_clear(Price(there_s), Price(home_s))
             bolder = HomeParameters(move_factor=1.0, move_margin_s=0.0)
-            assert bolder.is_clear(there_s, home_s)
+            assert bolder.is_clear(Price(there_s), Price(home_s))
         if "a branch must save" in row.why_not:
             cached = case.request.cached_tokens
             more = cached.get(row.replica_id) - cached.get(found.ranking.ranked[0])
