@@ -284,6 +284,13 @@ class KvPool:
         self.tree.unlock(holding.node)
         self.host.tree.unlock(holding.host_node)
 
+    def warm(self, pages: array[int], n_pages: int) -> None:
+        """Hold the first ``n_pages`` as if a request had computed them and ended; as many as find room."""
+        holding = self.pin(self.find(pages, n_pages))
+        self.have(holding, min(n_pages, holding.pages + max(0, self.room_pages)))
+        self.store(holding, pages, holding.pages)
+        self.release(holding)
+
     def clear(self) -> None:
         """Forget what this replica holds; no request may be admitted."""
         self.tree.clear()
