@@ -22,6 +22,7 @@ from sim.cli.asking import (
     give,
     told,
 )
+from sim.cli.matrix import matrix_command
 from sim.cli.running import application, run
 
 if TYPE_CHECKING:
@@ -173,6 +174,9 @@ def _size_command(
         options = ["--replicas-max", str(replicas_max)]
         asked = asked_of(given, "size", options=options, slo=slo, is_kept=True)
         give(commands.size(asked, replicas_max=replicas_max), given)
+
+
+_app.command("matrix")(matrix_command)
 
 
 @_app.command("list")

@@ -1,0 +1,209 @@
+"""The verdict as text of at most 120 columns: a row a load, what is wrong in words, and all parts in short."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final
+
+from sim.matrix.plan import LIGHT_LOAD, LIGHT_TIMES
+from sim.matrix.rules import BEATEN_MAX, GOALS, Rule
+from sim.measure.text import aligned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sim.matrix.plan import Part, Plan, Size
+    from sim.matrix.rules import Finding, Point, Ratio, Verdict
+
+WIDTH: Final = 120
+_NONE: Final = "-"
+_WRONG: Final = "!"
+_MISSED: Final = "~"
+_ALL_SHOWN: Final = 10.0
+_HEADS: Final = (
+    ("", "load"),
+    ("TTFT:", "mean "),
+    ("", "p99 "),
+    ("through", "put "),
+    ("hit", "ratio "),
+    ("mean", "TTFT s"),
+    ("p99", "TTFT s"),
+    ("Mtok/", "m/GPU"),
+    ("hit", "ratio"),
+    ("infl", "mean"),
+    ("var/", "mean "),
+    ("through", "put "),
+    ("TTFT:", "mean "),
+    ("", "p99 "),
+    ("  not", "met"),
+)
+_GROUPS: Final = (
+    (1, 5, "of the reference"),
+    (5, 11, "{policy}"),
+    (11, 14, "the best baseline is better by"),
+)
+_RULES: Final = {
+    Rule.BEATEN: ("(a) no baseline", "is better"),
+    Rule.COLLAPSE: ("(b) no collapse", "above capacity"),
+    Rule.REFERENCE: ("(c) near the", "reference"),
+    Rule.NEAR: ("goal: TTFT", "within 2x"),
+    Rule.SPREAD: ("goal: even", "in flight"),
+}
+_LEGEND: Final = f"{_WRONG} breaks a rule, {_MISSED} misses a goal; of the reference, its hit ratio: points over or under what a cache that never forgets would hold"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One part, and how a policy stands in it. ``sessions`` a replica are its 100 %."""
+
+    part: Part
+    policy: str
+    sessions: float
+    baselines: Sequence[str]
+    points: Sequence[Point]
+    verdict: Verdict
+
+
+def in_short(one: Judged) -> str:
+    """A part's verdict in a line."""
+    said = [
+        f"{_RULES[rule][0].partition(' ')[0]} {_where(one.verdict.of(rule))}"
+        for rule in Rule
+        if rule not in GOALS and one.verdict.of(rule)
+    ]
+    return f"{one.part.words}: {one.policy} {'; '.join(said) or 'holds'}"
+
+
+def part_table(one: Judged, plan: Plan) -> list[str]:
+    """A part: how its loads were run, their figures, and what is wrong with them."""
+    size = one.part.size
+    numbers = [f"{n} {name}" for n, name in enumerate(one.baselines, 1)]
+    seeds = "one seed" if size.n_seeds == 1 else f"{size.n_seeds} seeds"
+    lines = [
+        f"{one.part.words}: 100 % is {one.sessions:g} sessions a replica",
+        f"{one.policy} against {', '.join(numbers)}; {seeds}; {_length(plan, size)}",
+        "",
+    ]
+    body = [_row(one, point) for point in one.points]
+    table = aligned(_HEADS, body)
+    lines += [_grouped(body, one.policy), *table]
+    for load in dict.fromkeys(finding.load for finding in one.verdict.findings):
+        for rule in Rule:
+            said = [f.words for f in one.verdict.of(rule) if f.load == load]
+            if said and rule not in GOALS:
+                lines += _wrapped(f"({rule}) at {load * 100:g} %: {'; '.join(said)}")
+    return lines
+
+
+def summary(parts: Sequence[Judged], *, has_trace: bool) -> list[str]:
+    """All parts, a row each: which rules hold, and where they do not."""
+    rows = []
+    for one in parts:
+        cells = []
+        for rule in Rule:
+            found = one.verdict.of(rule)
+            words = "holds" if rule not in GOALS else "met"
+            if found:
+                words = _where(found)
+            elif rule not in one.verdict.judged:
+                words = _NONE
+            cells.append(words)
+        rows.append([one.part.words, *cells])
+    lines = aligned([("", "part"), *((a, b) for a, b in _RULES.values())], rows, n_left=6)
+    n_failed = sum(not one.verdict.is_met for one in parts)
+    verdict = (
+        "everything holds" if not n_failed else f"{n_failed} of {len(parts)} parts do not hold"
+    )
+    left_out = "" if has_trace else "; recorded traffic was left out: no --trace"
+    return [*lines, "", _LEGEND, f"{parts[0].policy}: {verdict}{left_out}"]
+
+
+def _length(plan: Plan, size: Size) -> str:
+    until_s = plan.duration_s * size.share
+    light = ""
+    if min(size.loads) < LIGHT_LOAD:
+        light = f" ({LIGHT_TIMES:g} times that below {LIGHT_LOAD * 100:g} %)"
+    return f"{until_s:,.0f} s{light}, the first {plan.warmup_s:,.0f} not counted"
+
+
+def _row(one: Judged, point: Point) -> list[str]:
+    policy = one.policy
+    found = [finding for finding in one.verdict.findings if finding.load == point.load]
+    by_reference = {f.figure: f.rule for f in found if f.rule in (Rule.REFERENCE, Rule.NEAR)}
+    cells = [f"{point.load * 100:g} %"]
+    for figure in ("ttft_mean_s", "ttft_p99_s", "throughput"):
+        ratio = point.of_reference(policy, figure)
+        decimals = 3 if figure == "throughput" else 2
+        cells.append(_times(ratio, decimals) + _mark(by_reference.get(figure)))
+    lost = point.hit_points(policy)
+    said = _NONE if lost is None else f"{-lost * 100:+.1f}"
+    cells.append(said + _mark(by_reference.get("hit_ratio")))
+    collapsed = any(finding.rule is Rule.COLLAPSE for finding in found)
+    mtok = point.mean(policy, "throughput")
+    cells += [
+        _number(point.mean(policy, "ttft_mean_s"), 2),
+        _number(point.mean(policy, "ttft_p99_s"), 1),
+        _number(None if mtok is None else mtok * 1e-6, 3) + (_WRONG if collapsed else ""),
+        _number(point.mean(policy, "hit_ratio"), 3),
+        _number(point.mean(policy, "inflight_mean"), 1),
+    ]
+    spread = any(finding.rule is Rule.SPREAD for finding in found)
+    cells.append(
+        _number(point.mean(policy, "inflight_var_to_mean"), 2) + (_MISSED if spread else " ")
+    )
+    beaten = {f.figure for f in found if f.rule is Rule.BEATEN}
+    cells += [_best(one, point, figure, is_beaten=figure in beaten) for figure in BEATEN_MAX]
+    rules = [str(rule) for rule in Rule if rule not in GOALS and any(f.rule is rule for f in found)]
+    return [*cells, ",".join(rules)]
+
+
+def _best(one: Judged, point: Point, figure: str, *, is_beaten: bool) -> str:
+    """By how many percent the baseline is better that is it most, and which; one that breaks the rule first."""
+    ratios: list[tuple[bool, float, int]] = []
+    for number, name in enumerate(one.baselines, 1):
+        ratio = point.against(one.policy, name, figure)
+        if ratio is not None:
+            breaks = ratio.mean > BEATEN_MAX[figure] and ratio.is_surely_over_one
+            ratios.append((breaks, ratio.mean, number))
+    if not ratios:
+        return _NONE + " "
+    _, mean, number = max(ratios)
+    return f"{(mean - 1.0) * 100:+.1f} ({number})" + (_WRONG if is_beaten else " ")
+
+
+def _grouped(body: Sequence[Sequence[str]], policy: str) -> str:
+    """The line above the heads: what columns have in common, in the middle of them."""
+    columns = list(zip(*_HEADS, strict=True))
+    widths = [max(len(row[index]) for row in [*columns, *body]) for index in range(len(_HEADS))]
+    line = ""
+    for first, end, words in _GROUPS:
+        begin = sum(widths[:first]) + first
+        width = sum(widths[first:end]) + end - first - 1
+        line = line.ljust(begin) + words.format(policy=policy).center(width, "-")[:width]
+    return line
+
+
+def _where(findings: Iterable[Finding]) -> str:
+    loads = dict.fromkeys(f"{finding.load * 100:g}" for finding in findings)
+    return f"not at {', '.join(loads)} %"
+
+
+def _wrapped(words: str) -> list[str]:
+    return wrap(words, WIDTH, initial_indent="  ", subsequent_indent="      ")
+
+
+def _mark(rule: Rule | None) -> str:
+    if rule is None:
+        return " "
+    return _MISSED if rule in GOALS else _WRONG
+
+
+def _times(ratio: Ratio | None, decimals: int) -> str:
+    if ratio is None:
+        return _NONE
+    return f"{ratio.mean:.{decimals - (ratio.mean >= _ALL_SHOWN)}f}x"
+
+
+def _number(value: float | None, decimals: int) -> str:
+    return _NONE if value is None else f"{value:,.{decimals}f}"
