@@ -184,7 +184,7 @@ class Matrix:
             values = self._plan.values(place)
             draft = self._asked.draft
             for key, value in values.items():
-                draft = draft.with_value(key, value, by="homeport sim matrix")
+                draft = draft.with_value(key, value, by=f"matrix, {key}")
             at = f"{place.n_lanes:,}" if place.load is None else f"{place.load * 100:g} %"
             repeat = self._asked.repeat(policy.partition(":")[0], values)
             jobs.append(Job(draft.scenario(), policy, repeat, f"{part.words} at {at}"))

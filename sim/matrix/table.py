@@ -20,7 +20,7 @@ WIDTH: Final = 120
 _NONE: Final = "-"
 _WRONG: Final = "!"
 _MISSED: Final = "~"
-_ALL_SHOWN: Final = 10.0
+_FEWER_DECIMALS: Final = (10.0, 100.0)
 _HEADS: Final = (
     ("", "load"),
     ("TTFT:", "mean "),
@@ -50,7 +50,10 @@ _RULES: Final = {
     Rule.NEAR: ("goal: TTFT", "within 2x"),
     Rule.SPREAD: ("goal: even", "in flight"),
 }
-_LEGEND: Final = f"{_WRONG} breaks a rule, {_MISSED} misses a goal; of the reference, its hit ratio: points over or under what a cache that never forgets would hold"
+_LEGEND: Final = (
+    "! breaks a rule, ~ misses a goal. Hit ratio of the reference: points apart from a cache that never forgets. "
+    "Above: the loads, in percent, at which a rule is broken or a goal missed; - where none can be judged."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,11 @@ class Judged:
 def in_short(one: Judged) -> str:
     """A part's verdict in a line."""
     said = [
-        f"{_RULES[rule][0].partition(' ')[0]} {_where(one.verdict.of(rule))}"
+        f"({rule}) at {_where(one, one.verdict.of(rule))} %"
         for rule in Rule
         if rule not in GOALS and one.verdict.of(rule)
     ]
-    return f"{one.part.words}: {one.policy} {'; '.join(said) or 'holds'}"
+    return f"{one.part.words}: {one.policy} {'breaks ' + '; '.join(said) if said else 'holds'}"
 
 
 def part_table(one: Judged, plan: Plan) -> list[str]:
@@ -82,7 +85,8 @@ def part_table(one: Judged, plan: Plan) -> list[str]:
     seeds = "one seed" if size.n_seeds == 1 else f"{size.n_seeds} seeds"
     lines = [
         f"{one.part.words}: 100 % is {one.sessions:g} sessions a replica",
-        f"{one.policy} against {', '.join(numbers)}; {seeds}; {_length(plan, size)}",
+        f"{seeds}; {_length(plan, size)}; {one.policy} against",
+        f"{', '.join(numbers)}",
         "",
     ]
     body = [_row(one, point) for point in one.points]
@@ -100,23 +104,24 @@ def summary(parts: Sequence[Judged], *, has_trace: bool) -> list[str]:
     """All parts, a row each: which rules hold, and where they do not."""
     rows = []
     for one in parts:
-        cells = []
+        part = one.part
+        cells = [f"{part.size.n_replicas}", str(part.traffic), part.order]
         for rule in Rule:
-            found = one.verdict.of(rule)
-            words = "holds" if rule not in GOALS else "met"
-            if found:
-                words = _where(found)
-            elif rule not in one.verdict.judged:
-                words = _NONE
-            cells.append(words)
-        rows.append([one.part.words, *cells])
-    lines = aligned([("", "part"), *((a, b) for a, b in _RULES.values())], rows, n_left=6)
+            if found := one.verdict.of(rule):
+                cells.append(_where(one, found))
+            elif rule in one.verdict.judged:
+                cells.append("met" if rule in GOALS else "holds")
+            else:
+                cells.append(_NONE)
+        rows.append(cells)
+    heads = [("", "replicas"), ("", "workload"), ("", "order"), *_RULES.values()]
+    lines = aligned(heads, rows, n_left=len(heads))
     n_failed = sum(not one.verdict.is_met for one in parts)
     verdict = (
-        "everything holds" if not n_failed else f"{n_failed} of {len(parts)} parts do not hold"
+        "every rule holds" if not n_failed else f"{n_failed} of {len(parts)} parts break a rule"
     )
     left_out = "" if has_trace else "; recorded traffic was left out: no --trace"
-    return [*lines, "", _LEGEND, f"{parts[0].policy}: {verdict}{left_out}"]
+    return [*lines, "", *wrap(_LEGEND, WIDTH), f"{parts[0].policy}: {verdict}{left_out}"]
 
 
 def _length(plan: Plan, size: Size) -> str:
@@ -184,9 +189,19 @@ def _grouped(body: Sequence[Sequence[str]], policy: str) -> str:
     return line
 
 
-def _where(findings: Iterable[Finding]) -> str:
-    loads = dict.fromkeys(f"{finding.load * 100:g}" for finding in findings)
-    return f"not at {', '.join(loads)} %"
+def _where(one: Judged, findings: Iterable[Finding]) -> str:
+    """The loads of findings in percent; of three and more in a row, the first and the last."""
+    wrong = {finding.load for finding in findings}
+    runs: list[list[str]] = [[]]
+    for load in one.part.size.loads:
+        if load in wrong:
+            runs[-1].append(f"{load * 100:g}")
+        elif runs[-1]:
+            runs.append([])
+    few = len(("first", "last"))
+    return ", ".join(
+        f"{run[0]}-{run[-1]}" if len(run) > few else ", ".join(run) for run in runs if run
+    )
 
 
 def _wrapped(words: str) -> list[str]:
@@ -202,7 +217,8 @@ def _mark(rule: Rule | None) -> str:
 def _times(ratio: Ratio | None, decimals: int) -> str:
     if ratio is None:
         return _NONE
-    return f"{ratio.mean:.{decimals - (ratio.mean >= _ALL_SHOWN)}f}x"
+    fewer = sum(ratio.mean >= bound for bound in _FEWER_DECIMALS)
+    return f"{ratio.mean:,.{max(0, decimals - fewer)}f}x"
 
 
 def _number(value: float | None, decimals: int) -> str:
