@@ -11,6 +11,8 @@ import pytest
 
 from sim.cli.simulate import simulate
 from sim.jobs.keeping import reached
+from sim.jobs.running import REFERENCE, Job, reference_by, run_job
+from sim.scenario.finding import draft_named
 from tests.doubles.processes import COMMAND
 from tests.unit.agent_workload.trace_examples import EXAMPLES
 
@@ -110,3 +112,14 @@ def test_a_run_is_known_by_what_it_can_reach() -> None:
     assert not {
         name for name in home if name.startswith(("router.edge", "router.control", "sim.page"))
     }
+
+
+def test_the_reference_by_its_best_rule_is_the_reference() -> None:
+    draft = draft_named("steady")
+    for key, value in {"replicas": 2, "duration_s": 40, "warmup_s": 10, "sessions": 30}.items():
+        draft = draft.with_value(key, value, by=key)
+    scenario = draft.scenario()
+    whole = run_job(Job(scenario, REFERENCE)).figures
+    by_rule = run_job(Job(scenario, reference_by(whole["rule"]))).figures
+    measured = ("wall_s", "load_s", "requests_per_wall_s")
+    assert {**by_rule, **dict.fromkeys(measured)} == {**whole, **dict.fromkeys(measured)}
