@@ -135,7 +135,9 @@ def _length(plan: Plan, size: Size) -> str:
 def _row(one: Judged, point: Point) -> list[str]:
     policy = one.policy
     found = [finding for finding in one.verdict.findings if finding.load == point.load]
-    by_reference = {f.figure: f.rule for f in found if f.rule in (Rule.REFERENCE, Rule.NEAR)}
+    by_reference: dict[str, Rule] = {}
+    for rule in (Rule.NEAR, Rule.REFERENCE):
+        by_reference.update((f.figure, rule) for f in found if f.rule is rule)
     cells = [f"{point.load * 100:g} %"]
     for figure in ("ttft_mean_s", "ttft_p99_s", "throughput"):
         ratio = point.of_reference(policy, figure)
