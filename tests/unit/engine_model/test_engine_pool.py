@@ -147,8 +147,11 @@ def test_what_is_warm_is_held_by_nobody_and_no_more_than_finds_room() -> None:
     held = admit(pool, run_of(1, 6))
     pool.allocate(held, 6)
     pool.warm(run_of(2, 8), 8)
-    assert found(pool, run_of(2, 8)) == 4
     assert (pool.used_pages, pool.tree.n_pages) == (6, 4)
+    assert found(pool, run_of(2, 8)) == pool.host.tree.n_pages == 8
+    small = pool_of(10, 5)
+    small.warm(run_of(3, 8), 8)
+    assert (small.tree.n_pages, small.host.tree.n_pages) == (8, 5)
     pool.release(held)
     pool.warm(run_of(2, 8), 8)
     assert found(pool, run_of(2, 8)) == 8
