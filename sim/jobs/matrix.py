@@ -159,9 +159,7 @@ class Matrix:
         for seed in range(1, size.n_seeds + 1):
             for load in sorted(size.loads, reverse=True):  # what takes longest first
                 place = plan.place(part, load, seed, saturated_lanes=found.saturated_lanes)
-                is_found = (
-                    seed == 1 and size.n_replicas == plan.ranked_replicas and size.share == 1.0
-                )
+                is_found = seed == 1 and size.n_replicas == plan.ranked_replicas
                 reference = REFERENCE if is_found else reference_by(found.rules[load])
                 pairs += [(place, reference if name == REFERENCE else name) for name in names]
         figures = iter(self._run(part, pairs))
@@ -204,9 +202,7 @@ class _Left:
             n_ranked = _RULES * (_SEARCHES + sum(part.size.loads))
             n_ranked += sum(RANKED_LOADS) * len(POLICIES)
             self._later[ranked] = lanes_s * n_ranked
-            times = (
-                part.size.n_replicas / ranked.size.n_replicas * part.size.share * part.size.n_seeds
-            )
+            times = part.size.n_replicas / ranked.size.n_replicas * part.size.n_seeds
             n_policies = RANKED_MAX + len((REFERENCE, "the policy"))
             self._later[part] = lanes_s * times * sum(part.size.loads) * n_policies
         self._now = 0.0

@@ -26,7 +26,8 @@ RANKED_MAX: Final = 4
 _FIGURES: Final = (("throughput", -1.0), ("ttft_mean_s", 1.0), ("ttft_p99_s", 1.0))
 
 LIGHT_LOAD: Final = 0.5
-LIGHT_TIMES: Final = 3.0
+LIGHT_TIMES: Final = 2.0
+FULL_LOAD: Final = 1.0
 
 
 class Traffic(StrEnum):
@@ -37,20 +38,19 @@ class Traffic(StrEnum):
 
 
 class Size(NamedTuple):
-    """A fleet, the loads it is judged at, how many seeds each load has, and the share of a run's length it takes."""
+    """A fleet, the loads it is judged at, and how many seeds each load has."""
 
     n_replicas: int
     loads: tuple[float, ...]
     n_seeds: int
-    share: float = 1.0
 
 
 SIZES: Final = (
     Size(16, (0.10, 0.25, 0.50, 0.75, 0.90, 1.00, 1.15, 1.30), 5),
-    Size(64, (0.50, 0.90, 1.00, 1.30), 3, 2 / 3),
-    Size(200, (0.90, 1.30), 1, 1 / 2),
+    Size(64, (0.50, 0.90, 1.00, 1.30), 3),
+    Size(200, (0.75, 0.90), 1),
 )
-"""Larger fleets have the loads at which most rules are judged, and shorter runs: more is sent in the same time."""
+"""Larger fleets have the loads at which most rules are judged."""
 
 
 class Part(NamedTuple):
@@ -80,8 +80,9 @@ class Plan:
     """The whole matrix, or what was chosen of it.
 
     Fleets of ``ranked_replicas`` are those on which saturation and the best baselines are found: a larger fleet has
-    as many sessions a replica. ``duration_s`` and ``warmup_s`` are a run's from half load on; lighter ones are three times as
-    long, since they have fewer requests.
+    as many sessions a replica. ``duration_s`` and ``warmup_s`` are a run's from half load to full. Lighter ones are twice as
+    long, since they have fewer requests. Above full load queues and pools take for long to fill: ``duration_s`` more
+    goes by before anything counts.
     """
 
     trace: str | None = None
@@ -90,7 +91,7 @@ class Plan:
     traffics: tuple[Traffic, ...] = tuple(Traffic)
     ranked_replicas: int = 16
     duration_s: float = 600.0
-    warmup_s: float = 120.0
+    warmup_s: float = 240.0
     start_lanes: int = 24
 
     def parts(self) -> list[Part]:
@@ -115,24 +116,27 @@ class Plan:
     def values(self, place: Place) -> dict[str, object]:
         """What makes the scenario :data:`BASE` that of a place, by key."""
         part = place.part
+        warmup_s, duration_s = self.times_s(place.load)
         values: dict[str, object] = {
             "fleet.replicas": part.size.n_replicas,
             "engine.order": part.order,
             "workload.start": "warm",
             "workload.sessions_in_all": place.n_lanes,
-            "duration_s": self._duration_s(place),
-            "warmup_s": self.warmup_s,
+            "duration_s": duration_s,
+            "warmup_s": warmup_s,
             "seed": place.seed,
         }
         if part.traffic is Traffic.TRACE:
             values["workload.trace"] = self.trace
         return values
 
-    def _duration_s(self, place: Place) -> float:
-        is_light = place.load is not None and place.load < LIGHT_LOAD
-        return round(
-            self.duration_s * place.part.size.share * (LIGHT_TIMES if is_light else 1.0), 3
-        )
+    def times_s(self, load: float | None) -> tuple[float, float]:
+        """From when on requests count at a load, and when a run ends; without a load, those of the search."""
+        if load is not None and load < LIGHT_LOAD:
+            return self.warmup_s, LIGHT_TIMES * self.duration_s
+        if load is not None and load > FULL_LOAD:
+            return self.duration_s + self.warmup_s, 2 * self.duration_s
+        return self.warmup_s, self.duration_s
 
     def on(self, n_replicas: int) -> Plan:
         """The same with one fleet of this size, judged as the smallest is."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
-from sim.matrix.plan import LIGHT_LOAD, LIGHT_TIMES
 from sim.matrix.rules import BEATEN_MAX, GOALS, Rule
 from sim.measure.text import aligned
 
@@ -125,11 +124,20 @@ def summary(parts: Sequence[Judged], *, has_trace: bool) -> list[str]:
 
 
 def _length(plan: Plan, size: Size) -> str:
-    until_s = plan.duration_s * size.share
-    light = ""
-    if min(size.loads) < LIGHT_LOAD:
-        light = f" ({LIGHT_TIMES:g} times that below {LIGHT_LOAD * 100:g} %)"
-    return f"{until_s:,.0f} s{light}, the first {plan.warmup_s:,.0f} not counted"
+    """The times of a part's runs, by load where these differ."""
+    times: dict[tuple[float, float], list[str]] = {}
+    for load in size.loads:
+        times.setdefault(plan.times_s(load), []).append(f"{load * 100:g}")
+    said = [
+        f"{from_s:,.0f} to {until_s:,.0f} s"
+        + (
+            ""
+            if len(times) == 1
+            else f" at {loads[0]}" + (f"-{loads[-1]}" if loads[1:] else "") + " %"
+        )
+        for (from_s, until_s), loads in times.items()
+    ]
+    return f"measured from {', '.join(said)}"
 
 
 def _row(one: Judged, point: Point) -> list[str]:
