@@ -196,15 +196,16 @@ class _Left:
     def __init__(self, plan: Plan, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._later: dict[Part, float] = {}
+        n_policies = RANKED_MAX + len((REFERENCE, "the policy"))
         for part in plan.parts():
-            ranked = plan.ranked(part)
-            lanes_s = _SATURATED_PER_REPLICA * ranked.size.n_replicas * plan.duration_s
-            n_ranked = _RULES * (_SEARCHES + sum(part.size.loads))
-            n_ranked += sum(RANKED_LOADS) * len(POLICIES)
-            self._later[ranked] = lanes_s * n_ranked
-            times = part.size.n_replicas / ranked.size.n_replicas * part.size.n_seeds
-            n_policies = RANKED_MAX + len((REFERENCE, "the policy"))
-            self._later[part] = lanes_s * times * sum(part.size.loads) * n_policies
+            ranked, size = plan.ranked(part), part.size
+            loads_s = sum(load * plan.times_s(load)[1] for load in size.loads)
+            lanes = _SATURATED_PER_REPLICA * size.n_replicas
+            self._later[part] = lanes * loads_s * size.n_seeds * n_policies
+            lanes = _SATURATED_PER_REPLICA * ranked.size.n_replicas
+            searched_s = _SEARCHES * plan.duration_s
+            baselines_s = sum(RANKED_LOADS) * plan.duration_s * len(POLICIES)
+            self._later[ranked] = lanes * (_RULES * (searched_s + loads_s) + baselines_s)
         self._now = 0.0
         self._run = 0.0
         self._wall_s = 0.0
