@@ -10,7 +10,7 @@ from sim.jobs.commands import Outcome
 from sim.jobs.results import document
 from sim.jobs.running import REFERENCE, Job, reference_by
 from sim.matrix.plan import RANKED_LOADS, RANKED_MAX, Place, Traffic, ranking
-from sim.matrix.rules import Point, Run, judge
+from sim.matrix.rules import Point, Run, judge, sound_throughput
 from sim.matrix.saturation import saturation
 from sim.matrix.table import Judged, in_short, part_table, summary
 from sim.scenario.errors import ScenarioError
@@ -118,7 +118,7 @@ class Matrix:
 
         def throughputs(lanes: Sequence[int]) -> list[float]:
             figures = self._run(part, [(Place(part, n, 1), REFERENCE) for n in lanes])
-            return [_run_of(one).throughput for one in figures]
+            return [sound_throughput(_run_of(one)) for one in figures]
 
         saturated, tried = saturation(
             throughputs,

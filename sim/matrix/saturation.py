@@ -24,8 +24,9 @@ def saturation(
 ) -> Saturation:
     """Search from ``start`` sessions on until more bring nothing, then go back, to within ``step``.
 
-    ``throughputs`` answers for several numbers at once, at most ``ways``, so that they can be run side by side.
-    Throughput is taken to rise up to the answer, and to be past it where half as many sessions more bring no 2 %.
+    ``throughputs`` answers for several numbers at once, at most ``ways`` or two, so that they can be run side by side; 0
+    where so many sessions are not served soundly. Throughput is taken to rise up to the answer, and to be past it where half
+    as many sessions more bring no 2 %.
 
     Raises:
         ValueError: it still rises at the largest number that is tried.
@@ -50,12 +51,19 @@ def saturation(
         if len(tried) > _TRIED_MAX:
             raise ValueError(f"throughput still rises at {last:,} sessions")
         batch = []
-    while True:
-        low, high = _bracket(tried)
-        if high - low <= step:
-            return Saturation(high, tuple(sorted(tried.items())))
+    while (gap := _edge(tried, step) or _bracket(tried))[1] - gap[0] > step:
+        low, high = gap
         parts = min(ways + 1, -(-(high - low) // step))
         run([low + (high - low) * part // parts for part in range(1, parts)])
+    return Saturation(_bracket(tried)[1], tuple(sorted(tried.items())))
+
+
+def _edge(tried: dict[int, float], step: int) -> tuple[int, int] | None:
+    """The most sessions that are served soundly, and the next more that are not, where that is over ``step`` more."""
+    sound = [n for n, throughput in tried.items() if throughput > 0.0]
+    last = max(sound, default=0)
+    beyond = min((n for n in tried if n > last), default=last)
+    return (last, beyond) if beyond - last > step else None
 
 
 def _bracket(tried: dict[int, float]) -> tuple[int, int]:

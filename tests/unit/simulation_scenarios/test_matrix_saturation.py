@@ -46,6 +46,18 @@ def test_throughput_may_fall_behind_its_best() -> None:
     assert 560 < found.lanes <= 600
 
 
+@settings(deadline=None)
+@given(edge=st.integers(1, 20_000), start=st.integers(1, 500), step=st.integers(1, 64))
+def test_it_is_looked_for_where_sessions_are_served_soundly(
+    edge: int, start: int, step: int
+) -> None:
+    found = saturation(
+        lambda lanes: [float(n) if n <= edge else 0.0 for n in lanes], start=start, step=step
+    )
+    assert found.lanes <= edge or edge < step
+    assert found.lanes >= 0.98 * (edge - step)
+
+
 def test_what_never_stops_rising_is_said() -> None:
     with pytest.raises(ValueError, match="still rises at"):
         saturation(lambda lanes: [float(n) for n in lanes], start=1, step=1)
