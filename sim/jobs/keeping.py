@@ -43,6 +43,8 @@ class Kept:
         Raises:
             OSError: it cannot be made or written to.
         """
+        for policy in POLICIES:  # before a run: what is edited meanwhile is not what runs
+            _code(policy)
         self.folder.mkdir(parents=True, exist_ok=True)
         probe = self.folder / f".probe-{os.getpid()}"
         probe.write_bytes(b"")
@@ -106,7 +108,7 @@ def _code(policy: str) -> str:
     digest = hashlib.blake2b(version("homeport").encode(), digest_size=16)
     for name in sorted(reached(policy)):
         digest.update(name.encode())
-        digest.update(_file(name).read_bytes())
+        digest.update(_source(name))
     return digest.hexdigest()
 
 
@@ -130,13 +132,19 @@ def reached(policy: str) -> set[str]:
 def _imported(name: str) -> tuple[str, ...]:
     """The modules of ours that one names in its imports."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(_file(name).read_bytes())):
+    for node in ast.walk(ast.parse(_source(name))):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             names.append(node.module)
             names += [f"{node.module}.{alias.name}" for alias in node.names]
     return tuple(one for one in names if one.split(".")[0] in _PACKAGES and _file(one).is_file())
+
+
+@lru_cache(maxsize=1_024)
+def _source(name: str) -> bytes:
+    """A module as it was when first looked at, which is about when it was imported."""
+    return _file(name).read_bytes()
 
 
 def _file(name: str) -> Path:
