@@ -243,11 +243,12 @@ class Lifecycle:
         """It is asked for that everything ends at once."""
         if self.is_over or self._phase is _Phase.KILLING:
             return []
-        self.stop(now_s)
+        has_joined = Order.LEAVE in self.stop(now_s)
         if self._phase not in (_Phase.LEAVING, _Phase.FINISHING):
             return []  # nothing is left, or what is left of the last engine is being killed
         self.is_cut = self.is_cut or self._is_in_use
-        return self._kill(now_s)
+        withdrawn = [Order.WITHDRAW] if has_joined else []  # routers need not wait to be told
+        return [*withdrawn, *self._kill(now_s)]
 
     def tick(self, now_s: float) -> list[Order]:
         """Time has passed: a deadline may be over, or the back-off."""

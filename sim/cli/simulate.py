@@ -22,6 +22,7 @@ from sim.cli.asking import (
     give,
     told,
 )
+from sim.cli.matrix import matrix_command
 from sim.cli.running import application, run
 
 if TYPE_CHECKING:
@@ -232,6 +233,9 @@ def _explain_command(
         given = Given(name, policy, trace, seed, sets, variant, json_file)
         asked = asked_of(given, "explain", options=words)
         give(explain(asked, pick, n_slowest=slowest or 1, rows_max=rows), given)
+
+
+_app.command("matrix")(matrix_command)
 
 
 @_app.command("list")

@@ -263,19 +263,8 @@ class KvPool:
         holding.node = self.tree.extend(holding.node, pages, stop, shift, ends)
         holding.stored = stop
         self.private_pages -= stop - start
-        start = holding.host_stored
-        if shift <= start < stop:
-            host = self.host
-            tree = host.tree
-            lacking = tree.n_pages + stop - start - host.capacity_pages
-            if lacking > 0:
-                lacking -= tree.evict(lacking)
-                if lacking > 0:
-                    stop -= lacking
-                    if stop <= start:
-                        return
-            holding.host_stored = stop
-            holding.host_node = tree.extend(holding.host_node, pages, stop, shift, ends)
+        if shift <= holding.host_stored < stop:
+            self._store_in_host(holding, pages, stop, shift, ends)
 
     def release(self, holding: Holding) -> None:
         """Free what the request held; its stored pages stay until they are evicted."""
@@ -283,6 +272,30 @@ class KvPool:
         holding.pages = holding.stored
         self.tree.unlock(holding.node)
         self.host.tree.unlock(holding.host_node)
+
+    def warm(self, pages: array[int], n_pages: int) -> None:
+        """Hold the first ``n_pages`` as if a request had computed them and ended; in each tier as many as find room."""
+        holding = self.pin(self.find(pages, n_pages))
+        self.have(holding, min(n_pages, holding.pages + max(0, self.room_pages)))
+        self.store(holding, pages, holding.pages)
+        if holding.host_stored < n_pages:
+            self._store_in_host(holding, pages, n_pages, 0, ())
+        self.release(holding)
+
+    def _store_in_host(
+        self, holding: Holding, pages: array[int], stop: int, shift: int, ends: Sequence[int]
+    ) -> None:
+        host, start = self.host, holding.host_stored
+        tree = host.tree
+        lacking = tree.n_pages + stop - start - host.capacity_pages
+        if lacking > 0:
+            lacking -= tree.evict(lacking)
+            if lacking > 0:
+                stop -= lacking
+                if stop <= start:
+                    return
+        holding.host_stored = stop
+        holding.host_node = tree.extend(holding.host_node, pages, stop, shift, ends)
 
     def clear(self) -> None:
         """Forget what this replica holds; no request may be admitted."""

@@ -29,6 +29,7 @@ from sim.engine.stretch import PrefillStep, Stretch
 
 if TYPE_CHECKING:
     import random
+    from array import array
 
     from replica.hardware.profiles import EngineFacts
     from sim.engine.pool import KvPool, SharedPrefixes
@@ -91,6 +92,14 @@ class ReplicaModel:
         if limit is not None and len(scheduler.waiting.jobs) >= limit:
             raise QueueFull(f"{limit} requests wait already, as many as may; try another replica")
         scheduler.enqueue(request, now_s)
+
+    def warm(self, pages: array[int], tokens: int, now_s: float) -> None:
+        """Hold the whole pages of the first ``tokens`` of a prompt, as if they had been computed just now.
+
+        ``pages`` as of an :class:`~sim.engine.requests.EngineRequest`. What does not fit is left out.
+        """
+        self._scheduler.run(now_s)
+        self._scheduler.pool.warm(pages, min(len(pages), tokens // self.facts.page_tokens))
 
     def cancel(self, rid: str, now_s: float) -> bool:
         """End a request wherever it is; False if it is not active.

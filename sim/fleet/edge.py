@@ -166,6 +166,9 @@ class Edge:
         if not replica.is_listening:
             replica.touch()
             return ConnectFailed("connect-failed", f"{replica.replica_id} refused the connection")
+        if prompt.warm_tokens:
+            replica.model.warm(prompt.pages, prompt.warm_tokens, now_s)
+            prompt.warm_tokens = 0
         self._serial += 1
         rid = str(self._serial)
         output_tokens, asked_tokens = turn.output_tokens, self._asked_tokens

@@ -15,12 +15,21 @@ if TYPE_CHECKING:
     Figures = dict[str, object]
 
 
+def _nothing(job: Job, done: Done | None) -> str:
+    del job, done
+    return ""
+
+
 class Batch(NamedTuple):
-    """How runs are run: ``say`` is told how far it is, ``kept`` keeps what has ended."""
+    """How runs are run: ``say`` is told how far it is, ``kept`` keeps what has ended.
+
+    ``ended`` hears of each run that has ended, without what it gave where that was kept, and answers what is to be said with it.
+    """
 
     n_processes: int
     say: Callable[[str], None]
     kept: Kept | None = None
+    ended: Callable[[Job, Done | None], str] = _nothing
 
     def run(self, jobs: Sequence[Job]) -> list[Figures]:
         """The figures of all jobs, in their order.
@@ -34,6 +43,7 @@ class Batch(NamedTuple):
             was = None if self.kept is None else self.kept.find(job)
             if was is not None:
                 found[index] = was
+                self.ended(job, None)
         if found and self.kept is not None:
             self.say(f"{len(found)} of {len(jobs)} runs are in {self.kept.folder} already")
         open_jobs = [index for index in range(len(jobs)) if index not in found]
@@ -45,7 +55,8 @@ class Batch(NamedTuple):
             job = jobs[open_jobs[number]]
             if self.kept is not None:
                 self.kept.keep(job, result)
-            self.say(f"[{n_ended}/{len(jobs)}] {job.words}: {_wall(result)}")
+            left = self.ended(job, result)
+            self.say(f"[{n_ended}/{len(jobs)}] {job.words}: {_wall(result)}{left}")
 
         results = run_all(
             [jobs[index] for index in open_jobs], n_processes=self.n_processes, done=done

@@ -1,11 +1,13 @@
 """Finished runs kept in a folder, so that an interrupted sweep goes on where it was.
 
 A run is known by a digest of all that its figures follow from: the scenario with seed and point, the
-policy, the trace's identity (path, sizes and times of its files), and the code of this package.
+policy, the trace's identity (path, sizes and times of its files), and the code that such a run may reach. To that belong
+the simulator and the router's core, but of the policies only its own: who works on one keeps the others' runs.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import json
@@ -15,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from router.policy.registry import POLICIES
 from sim.jobs.running import Done
 from sim.scenario.writing import document_of
 
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
 _ROOT: Final = Path(__file__).parents[2]
 _PACKAGES: Final = ("hashing", "replica", "router", "sim")
+_RUNS: Final = "sim.jobs.running"
+_REGISTRY: Final = "router.policy.registry"
+"""It imports every policy: of these each run's own is followed."""
 
 
 class Kept:
@@ -37,6 +43,8 @@ class Kept:
         Raises:
             OSError: it cannot be made or written to.
         """
+        for policy in POLICIES:  # before a run: what is edited meanwhile is not what runs
+            _code(policy)
         self.folder.mkdir(parents=True, exist_ok=True)
         probe = self.folder / f".probe-{os.getpid()}"
         probe.write_bytes(b"")
@@ -76,7 +84,12 @@ class Kept:
 
 def digest_of(job: Job) -> str:
     """Equal where the figures must be equal."""
-    parts = [document_of(job.scenario), job.policy, _identity(job.scenario.workload.trace), _code()]
+    parts = [
+        document_of(job.scenario),
+        job.policy,
+        _identity(job.scenario.workload.trace),
+        _code(job.policy),
+    ]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
@@ -89,12 +102,51 @@ def _identity(trace: str | None) -> list[tuple[str, int, int]]:
     return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
 
 
-@lru_cache(maxsize=1)
-def _code() -> str:
-    """The version and a digest of every source: the same version may be edited."""
+@lru_cache(maxsize=64)
+def _code(policy: str) -> str:
+    """The version and a digest of every source that a run may reach: the same version may be edited."""
     digest = hashlib.blake2b(version("homeport").encode(), digest_size=16)
-    for package in _PACKAGES:
-        for file in sorted((_ROOT / package).rglob("*.py")):
-            digest.update(file.relative_to(_ROOT).as_posix().encode())
-            digest.update(file.read_bytes())
+    for name in sorted(reached(policy)):
+        digest.update(name.encode())
+        digest.update(_source(name))
     return digest.hexdigest()
+
+
+def reached(policy: str) -> set[str]:
+    """The modules that a run with this policy imports, whatever they are used for, all of their packages with them."""
+    factory = POLICIES.get(policy)
+    open_modules = [_RUNS, *([] if factory is None else [factory.__module__])]
+    found: set[str] = set()
+    while open_modules:
+        name = open_modules.pop()
+        if name in found:
+            continue
+        found.add(name)
+        open_modules.extend([".".join(name.split(".")[:n]) for n in range(1, name.count(".") + 1)])
+        if name != _REGISTRY:
+            open_modules.extend(_imported(name))
+    return found
+
+
+@lru_cache(maxsize=1_024)
+def _imported(name: str) -> tuple[str, ...]:
+    """The modules of ours that one names in its imports."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(_source(name))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names.append(node.module)
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return tuple(one for one in names if one.split(".")[0] in _PACKAGES and _file(one).is_file())
+
+
+@lru_cache(maxsize=1_024)
+def _source(name: str) -> bytes:
+    """A module as it was when first looked at, which is about when it was imported."""
+    return _file(name).read_bytes()
+
+
+def _file(name: str) -> Path:
+    base = _ROOT.joinpath(*name.split("."))
+    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")

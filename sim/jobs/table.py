@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sim.measure.text import aligned
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -99,7 +101,7 @@ def table_of(
                 column.against(column.value(figures), column.value(reference)) for column in COLUMNS
             ]
             body.append([name, *(f"{cell} " for cell in apart)])
-    lines = _aligned([("", head), *(column.head for column in COLUMNS)], body)
+    lines = aligned([("", head), *(column.head for column in COLUMNS)], body)
     if reference is not None:
         lines[-len(named) : -len(named)] = ["", "of the reference (hit ratio: points apart)"]
     ceilings = [figures.get("cached_ratio_ceiling") for _, figures in named]
@@ -126,7 +128,7 @@ def sweep_table(axes: Sequence[str], points: Sequence[Mapping[str, object]]) -> 
         if isinstance(reference, dict):
             body.append([*where, "reference", *_cells(reference, _SHORT)])
     heads = [("", axis.rpartition(".")[2]) for axis in axes]
-    return _aligned(
+    return aligned(
         [*heads, ("", "policy"), *(column.head for column in _SHORT)], body, n_left=len(axes) + 1
     )
 
@@ -162,20 +164,3 @@ def _marked(rows: Sequence[Figures], columns: Sequence[Column]) -> list[list[str
 
 def _is_near(value: float, best: float) -> bool:
     return abs(value - best) <= _TIE_RATIO * abs(best)
-
-
-def _aligned(
-    heads: Sequence[tuple[str, str]], body: Sequence[Sequence[str]], *, n_left: int = 1
-) -> list[str]:
-    """Lines of one width a column; the first ``n_left`` columns begin left, the others end right."""
-    rows = [[head[line] for head in heads] for line in (0, 1)]
-    rows.extend([*row, *[""] * (len(heads) - len(row))] for row in body)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if column < n_left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(" ".join(cells).rstrip())
-    return lines

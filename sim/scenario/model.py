@@ -17,9 +17,14 @@ class WorkloadPace(StrEnum):
 
 
 class Start(StrEnum):
-    """Where a lane's first session begins: somewhere from 25 to 75 % of it, or at its beginning."""
+    """Where a lane's first session begins: somewhere from 25 to 75 % of it, or at its beginning.
+
+    From the middle its first prompt is cold. ``warm`` is as if lanes had played for long: at a moment of all
+    sessions' time, with what was sent before cached by the replica that the lane comes to first.
+    """
 
     MIDDLE = "middle"
+    WARM = "warm"
     BEGINNING = "beginning"
 
 

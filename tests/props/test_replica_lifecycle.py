@@ -16,7 +16,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from replica.lifecycle import Fault, Lifecycle, Order, Rules, State
@@ -127,6 +127,15 @@ class World:
 
 
 @settings(deadline=None, max_examples=300)
+@example(
+    0,
+    [
+        ("prepared", None, 0.0),
+        ("answered", None, 0.0),
+        ("warmed", None, 0.0),
+        ("stop_now", None, 0.0),
+    ],
+)
 @given(
     seed=st.integers(0, 9),
     story=st.lists(

@@ -11,6 +11,7 @@ import pytest
 from router.errors import ConfigError
 from router.policy import registry
 from sim.fleet.driver import simulate
+from sim.fleet.reference import simulate_reference
 from sim.fleet.routers import plain_core
 from sim.scenario.model import (
     EngineSpec,
@@ -19,12 +20,15 @@ from sim.scenario.model import (
     FleetSpec,
     RouterSpec,
     Scenario,
+    Start,
     WorkloadSpec,
 )
+from sim.workload.play.building import build, load, places_of
 from tests.doubles.small_play import SmallPlay
 
 if TYPE_CHECKING:
     from sim.measure.result import RunResult
+    from sim.workload.play.turns import Play
 
 SMALL = Scenario(name="small", duration_s=120.0, warmup_s=30.0, fleet=(FleetSpec(replicas=4),))
 EVERYTHING = replace(
@@ -74,6 +78,27 @@ def test_a_quiet_fleet_answers_everything_from_its_caches() -> None:
     assert result.gpus_mean == 16.0
     assert result.requests_per_wall_s is None
     assert result.timed(2.0).requests_per_wall_s == result.requests_total / 2.0
+
+
+def test_a_warm_fleet_begins_as_it_goes_on() -> None:
+    def cold_share(start: Start, policy: str) -> float:
+        spec = WorkloadSpec(start=start, sessions_per_replica=12.0)
+        scenario = replace(SMALL, workload=spec, warmup_s=0.0)
+        content = places_of(spec, load(spec, 1), page_tokens=64)
+
+        def make_play() -> Play:
+            return build(spec, content, n_lanes=48, seed=1)
+
+        if policy == "reference":
+            result = simulate_reference(scenario, make_play, seed=1)
+        else:
+            result = simulate(scenario, policy, make_play(), seed=1)
+        assert result.cached_ratio is not None
+        return 1.0 - result.cached_ratio
+
+    for policy in ("home", "reference"):
+        assert cold_share(Start.WARM, policy) < 0.12
+        assert cold_share(Start.MIDDLE, policy) > 0.3
 
 
 def test_a_workload_that_is_played_once_ends_by_itself() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _OPEN: Final = "open"
 _MIDDLE: Final = "middle"
+_WARM: Final = "warm"
 
 
 class Traffic(Protocol):
@@ -47,7 +48,7 @@ class Traffic(Protocol):
 
     @property
     def start(self) -> str:
-        """Where a lane's first session begins: ``middle`` or ``beginning``."""
+        """Where a lane's first session begins: ``middle``, ``warm`` or ``beginning``."""
 
     @property
     def rate_factor(self) -> float:
@@ -129,5 +130,9 @@ def build(spec: Traffic, content: Content, *, n_lanes: int, seed: int) -> Play:
     """What ``places_of`` answered, as a play; in closed loop on ``n_lanes`` lanes."""
     if spec.pace == _OPEN:
         return OpenLoop(content, rate_factor=spec.rate_factor)
-    options = LaneOptions(n_lanes, seed, is_from_middle=spec.start == _MIDDLE, is_once=spec.is_once)
+    is_warm = spec.start == _WARM
+    is_from_middle = is_warm or spec.start == _MIDDLE
+    options = LaneOptions(
+        n_lanes, seed, is_from_middle=is_from_middle, is_warm=is_warm, is_once=spec.is_once
+    )
     return Lanes(content, options)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from sim.rng import stream
+from sim.workload.play.moments import Moments
 from sim.workload.play.prompts import SessionPrompts
 from sim.workload.play.turns import Due, PlayedTurn, TurnKind
 from sim.workload.traces.model import NO_PARENT
@@ -35,13 +36,16 @@ _SPREAD_S_MIN: Final = 1.0
 class LaneOptions:
     """How many lanes play, and from where.
 
-    ``is_from_middle``: each lane's first session begins from 25 to 75 % of it. ``is_once``: each
-    session is played once, from its beginning, and a lane ends when none is left.
+    ``is_from_middle``: each lane's first session begins from 25 to 75 % of its turns. ``is_warm``: as if
+    the lanes had been playing for long. Each begins at a moment of all sessions' time, which long sessions and long
+    pauses have more of, and the turn before was answered by the replica that it comes to first.
+    ``is_once``: each session is played once, from its beginning, and a lane ends when none is left.
     """
 
     n_lanes: int
     seed: int
     is_from_middle: bool = True
+    is_warm: bool = False
     is_once: bool = False
 
 
@@ -74,6 +78,7 @@ class _Line:
     is_awaited: bool = False
     n_awaited: int = 0
     answered_s: float = 0.0
+    is_warm: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -123,18 +128,30 @@ class Lanes:
 
     def arrivals(self) -> Iterator[Due]:
         """The beginnings of all lanes, in order of time."""
-        spread_s = self._spread_s()
-        dues: list[Due] = []
-        for lane in range(self._options.n_lanes):
-            begin_s = stream(self._options.seed, f"lane/{lane}").uniform(0.0, spread_s)
-            dues.extend(self._begin(lane, begin_s))
+        options, dues = self._options, list[Due]()
+        if options.is_warm and not options.is_once:
+            moments = Moments(self._content.workload.sessions, self._roots, self._gaps_s)
+            for lane in range(options.n_lanes):
+                dues.extend(self._begin_warm(lane, moments))
+        else:
+            spread_s = self._spread_s()
+            for lane in range(options.n_lanes):
+                begin_s = stream(options.seed, f"lane/{lane}").uniform(0.0, spread_s)
+                dues.extend(self._begin(lane, begin_s))
         dues.sort(key=_at_s)
         return iter(dues)
 
     def prompt(self, turn: PlayedTurn) -> PlayedPrompt:
         """The turn's prompt; asked for once, at the moment it is first sent."""
         assert isinstance(turn, _LaneTurn)
-        prompt, turn.answer = turn.line.prompts.prompt(turn.index)
+        line = turn.line
+        is_warm, line.is_warm = line.is_warm, False
+        if is_warm:
+            _, answer = line.prompts.prompt(turn.index - 1)
+            line.prompts.answered(answer)
+        prompt, turn.answer = line.prompts.prompt(turn.index)
+        if is_warm:
+            prompt.warm_tokens = prompt.ceiling_tokens
         return prompt
 
     def ended(self, turn: PlayedTurn, now_s: float) -> Sequence[Due]:
@@ -160,16 +177,29 @@ class Lanes:
         number = self._next_root(lane, serial)
         if number is None:
             return []
-        self._played[lane] = serial + 1
-        playing = _Playing(lane, serial, 1 + serial * self._options.n_lanes + lane)
-        session = self._content.workload.sessions[number]
-        line = self._line(playing, number, f"{session.session_id}-{lane}-{serial}", TurnKind.MAIN)
+        line = self._first_line(lane, serial, number)
+        session = line.session
         if serial == 0 and self._options.is_from_middle and not self._options.is_once:
             share = stream(self._options.seed, f"start/{lane}").uniform(*START_SHARES)
             if skipped := int(share * (session.end - session.first)):
                 line.turn += skipped
                 return [self._due(line, now_s)]
         return self._after(line, self._first_children.get(number), now_s)
+
+    def _begin_warm(self, lane: int, moments: Moments) -> list[Due]:
+        number, turn, left_s = moments.draw(stream(self._options.seed, f"start/{lane}"))
+        line = self._first_line(lane, 0, number)
+        if turn == line.session.first:
+            return self._after(line, self._first_children.get(number), left_s)
+        line.turn, line.is_warm = turn, True
+        return [self._due(line, left_s)]
+
+    def _first_line(self, lane: int, serial: int, number: int) -> _Line:
+        """The line of the session that a lane plays now."""
+        self._played[lane] = serial + 1
+        playing = _Playing(lane, serial, 1 + serial * self._options.n_lanes + lane)
+        session = self._content.workload.sessions[number]
+        return self._line(playing, number, f"{session.session_id}-{lane}-{serial}", TurnKind.MAIN)
 
     def _next_root(self, lane: int, serial: int) -> int | None:
         """The session that a lane plays next, dealt from decks that are shuffled anew each time."""

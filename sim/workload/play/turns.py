@@ -58,6 +58,7 @@ class PlayedPrompt:
     forgets would hold of the prompt now: whole pages of what was sent or answered before, by
     anybody, and never all of it. ``path`` is where the prompt and its answer lie, and what may follow
     them: two are equal as far as their paths run together. It is empty where nobody else has any of it.
+    ``warm_tokens`` of it are at the replica that it comes to first, whole pages from a time before the run.
     """
 
     pages: array[int]
@@ -67,6 +68,7 @@ class PlayedPrompt:
     head_segments: int
     ceiling_tokens: int
     path: tuple[Run, ...] = ()
+    warm_tokens: int = 0
 
 
 class Play(Protocol):

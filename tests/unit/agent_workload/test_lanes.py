@@ -69,6 +69,27 @@ def test_a_lane_begins_at_the_beginning() -> None:
     assert all(one.turn.prompt_tokens == 2 * BLOCK + 5 for one in sent)
 
 
+def test_warm_lanes_begin_at_moments_of_all_time_with_what_was_answered_before() -> None:
+    long = [Row(range(2 * (step + 1)), 5, 300.0 if step == 3 else 1.0) for step in range(6)]
+    short = [Row(range(100, 102 + 2 * step), 5, 1.0) for step in range(2)]
+    play = lanes([Drawn(long), Drawn(short)], 300, is_warm=True)
+    due = list(play.arrivals())
+    assert [one.at_s for one in due] == sorted(one.at_s for one in due)
+    # Nearly all of the time is in the one long pause, and lanes are evenly far in it.
+    waits = [one for one in due if one.turn.prompt_tokens == 8 * BLOCK + 5]
+    assert 260 < len(waits) < 295
+    assert 130.0 < sum(one.at_s for one in waits) / len(waits) < 170.0
+    for one in waits[:3]:
+        prompt = play.prompt(one.turn)
+        # What is sent goes on from the answer before: all that was sent by then is there, in whole pages.
+        assert prompt.warm_tokens == prompt.ceiling_tokens >= 6 * BLOCK // 16 * 16
+        (after,) = play.ended(one.turn, one.at_s + 2.0)
+        assert play.prompt(after.turn).warm_tokens == 0
+    begins = [one for one in due if one.turn.prompt_tokens == 2 * BLOCK + 5]
+    assert begins
+    assert play.prompt(begins[0].turn).warm_tokens == 0
+
+
 def test_lanes_begin_spread_over_the_mean_gap() -> None:
     due = list(lanes(SEVEN, 200).arrivals())
     assert len(due) == 200

@@ -142,6 +142,22 @@ def test_output_goes_on_where_the_prompt_ended() -> None:
     assert pool.tree.match(run_of(1, 9), 9)[1] == pool.host.tree.match(run_of(1, 9), 9)[1] == 8
 
 
+def test_what_is_warm_is_held_by_nobody_and_no_more_than_finds_room() -> None:
+    pool = pool_of(10, 100)
+    held = admit(pool, run_of(1, 6))
+    pool.allocate(held, 6)
+    pool.warm(run_of(2, 8), 8)
+    assert (pool.used_pages, pool.tree.n_pages) == (6, 4)
+    assert found(pool, run_of(2, 8)) == pool.host.tree.n_pages == 8
+    small = pool_of(10, 5)
+    small.warm(run_of(3, 8), 8)
+    assert (small.tree.n_pages, small.host.tree.n_pages) == (8, 5)
+    pool.release(held)
+    pool.warm(run_of(2, 8), 8)
+    assert found(pool, run_of(2, 8)) == 8
+    assert pool.used_pages == 0
+
+
 def test_clear_forgets_both_tiers() -> None:
     pool = pool_of(10, 100)
     serve(pool, run_of(1, 8))
