@@ -23,6 +23,8 @@ TINY = ["matrix", "--replicas", "2", "--seeds", "2", "--duration-s", "40", "--wa
 TINY += ["--set", "workload.mix.n_sessions=12", "--only", "load=50,90,130"]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_killed_it_goes_on_and_says_what_it_would_have_said(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     words = [*COMMAND, "sim", *TINY, "--only", "order=fcfs", "--json", str(out), "--jobs", "2"]
@@ -35,11 +37,11 @@ def test_killed_it_goes_on_and_says_what_it_would_have_said(tmp_path: Path) -> N
     assert not out.exists()
     kept = len(list((tmp_path / "out.json.runs").glob("*.json")))
     assert kept >= 20
-    again = subprocess.run(words, capture_output=True, text=True, timeout=55, check=False)
+    again = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
     assert again.returncode in (0, 1), again.stderr
     n_all = len(list((tmp_path / "out.json.runs").glob("*.json")))
     assert again.stderr.count("requests in") == n_all - kept
-    assert "about 1 min left" in again.stderr
+    assert re.search(r"about \d+ min left", again.stderr)
     assert "the part on recorded traffic is left out" in again.stderr
     assert re.search(
         r"^generator, fcfs: saturated by [\d.]+ sessions a replica$", again.stderr, re.MULTILINE
@@ -55,12 +57,13 @@ def test_killed_it_goes_on_and_says_what_it_would_have_said(tmp_path: Path) -> N
     )
     assert len(part["baselines"]) == 13
     # From what is kept alone: the same to the byte, and nothing runs.
-    whole = subprocess.run(words, capture_output=True, text=True, timeout=55, check=False)
+    whole = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
     assert whole.stdout == again.stdout
     assert "requests in" not in whole.stderr
     assert json.loads(out.read_text()) == made
 
 
+@pytest.mark.slow
 def test_recorded_traffic_has_parts_of_its_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
