@@ -217,6 +217,7 @@ class Link:
         try:  # the first request that asks finds a connection open, though one is in use
             await asyncio.gather(*[self._store.read([_NOBODY]) for _ in range(2)])
         except StoreError as error:
+            self._counts.troubles[error.trouble] += 1
             self._note(error)
         else:
             self._note(None)

@@ -6,27 +6,48 @@ import asyncio
 import random
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from router.clock import now_s
 from router.control.sharing.breaker import Breaker
 from router.control.sharing.link import Link, LinkParameters
 from router.obs.sharing import SharingCounts
 from router.state.fleet.replica import PeerLoad
+from router.stores.base import StoreError, Trouble
 from router.stores.memory_store import Hub, MemoryStore
 from tests.unit.shared_state.test_peer_words import a_core, prompt, served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from router.core import RouterCore
 
 WAIT_S = 10.0
 
 
-def a_link(hub: Hub, name: str) -> tuple[RouterCore, Link]:
+class Gated(MemoryStore):
+    """A store that answers no question before ``answers`` is set, and then fails if ``is_away``."""
+
+    def __init__(self, hub: Hub, *, is_away: bool = False) -> None:
+        super().__init__(hub)
+        self.answers = asyncio.Event()
+        self.is_away = is_away
+
+    @override
+    async def read(self, keys: Sequence[str]) -> list[bytes | None]:
+        await self.answers.wait()
+        if self.is_away:
+            raise StoreError(Trouble.UNREACHABLE, "nobody listens")
+        return await super().read(keys)
+
+
+def a_link(
+    hub: Hub, name: str, *, store: MemoryStore | None = None, publish_s: float = 0.01
+) -> tuple[RouterCore, Link]:
     core = a_core()
-    parameters = LinkParameters(publish_s=0.01, read_s=1.0)
+    parameters = LinkParameters(publish_s=publish_s, read_s=1.0)
     link = Link(
-        core, MemoryStore(hub), SharingCounts(), router=name, now_s=now_s, dice=random.Random(1),
+        core, store or MemoryStore(hub), SharingCounts(), router=name, now_s=now_s, dice=random.Random(1),
         parameters=parameters,
     )  # fmt: skip
     return core, link
@@ -75,6 +96,44 @@ async def test_a_router_that_starts_later_asks_for_what_it_does_not_know() -> No
     assert not link.ask(prompt("s", 12), known.set)
     for each in (its_link, link):
         await each.stop()
+
+
+async def test_a_router_is_apart_until_its_first_question_is_answered() -> None:
+    hub = Hub(now_s)
+    store = Gated(hub)
+    core, link = a_link(hub, "one", store=store, publish_s=60.0)
+    await link.start()
+    assert core.peers.is_apart
+    store.answers.set()
+    await until(lambda: not core.peers.is_apart)
+    assert not link.is_away
+    await link.stop()
+
+
+async def test_a_store_that_does_not_answer_the_first_question_is_away_at_once() -> None:
+    hub = Hub(now_s)
+    store = Gated(hub, is_away=True)
+    store.answers.set()
+    core, link = a_link(hub, "one", store=store, publish_s=60.0)
+    await link.start()
+    await until(lambda: link.is_away)
+    assert core.peers.is_apart
+    await link.stop()
+
+
+async def test_routers_are_apart_while_an_emptied_store_is_filled_again() -> None:
+    hub = Hub(now_s)
+    (one, its_link), (two, other_link) = a_link(hub, "one"), a_link(hub, "two")
+    for link in (its_link, other_link):
+        await link.start()
+    await until(lambda: one.peers.n == two.peers.n == 1)
+    assert not one.peers.is_apart
+    hub.values.clear()
+    for n in range(2):  # so that there is something to say
+        served((one, two)[n], prompt(f"s{n}", 9, first=3 + n), now_s())
+    await until(lambda: one.peers.is_apart and two.peers.is_apart)
+    for link in (its_link, other_link):
+        await link.stop()
 
 
 async def test_an_operators_change_counts_over_what_the_store_knows() -> None:
