@@ -13,16 +13,18 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 COMMAND = (sys.executable, "-P", "-m", "router.cli")
 READY_S_MAX = 40.0
 END_S_MAX = 10.0
+HOLDS_S_MAX = 15.0
 
 
 def tied(python: str = sys.executable) -> tuple[str, ...]:
@@ -113,6 +115,14 @@ def running(*arguments: str, count: int = 1) -> Iterator[Running]:
         yield process
     finally:
         end(process)
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Poll a condition that another process makes true."""
+    give_up_s = time.monotonic() + HOLDS_S_MAX
+    while not holds():
+        assert time.monotonic() < give_up_s, "it did not come true"
+        time.sleep(0.02)
 
 
 def emulate(*more: str, port: int = 0, time_scale: float = 20.0) -> Running:

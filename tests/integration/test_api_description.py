@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -12,12 +11,11 @@ from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from tests.doubles.agents import chat_body
-from tests.doubles.processes import Running, emulate, end, running
+from tests.doubles.processes import Running, emulate, end, running, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-WAIT_S_MAX = 15.0
 KEY = "a/b ü"
 QUOTED = "a%2Fb%20%C3%BC"
 
@@ -46,14 +44,6 @@ def admin(router: Running, replica: Running) -> Iterator[httpx2.Client]:
             client.post("/replicas", json={"url": replica.url, "id": name})
         until(lambda: set(states(client).values()) == {"ready"})
         yield client
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Poll a condition that another process makes true."""
-    give_up_s = time.monotonic() + WAIT_S_MAX
-    while not holds():
-        assert time.monotonic() < give_up_s, "it did not come true"
-        time.sleep(0.02)
 
 
 def states(admin: httpx2.Client) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +11,10 @@ import httpx2
 import pytest
 
 from tests.doubles.agents import chat_body
-from tests.doubles.processes import Running, emulate, end, running
+from tests.doubles.processes import Running, emulate, end, running, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-WAIT_S_MAX = 15.0
+    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +37,6 @@ def router() -> Iterator[Running]:
 def admin(router: Running) -> Iterator[httpx2.Client]:
     with httpx2.Client(base_url=router.admin_url, timeout=10) as client:
         yield client
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Poll a condition that another process makes true."""
-    give_up_s = time.monotonic() + WAIT_S_MAX
-    while not holds():
-        assert time.monotonic() < give_up_s, "it did not come true"
-        time.sleep(0.02)
 
 
 def states(admin: httpx2.Client) -> dict[str, str]:

@@ -6,21 +6,19 @@ import json
 import os
 import re
 import subprocess
-import time
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
 
 from tests.doubles.agents import chat_body
-from tests.doubles.processes import COMMAND, Running, emulate, end, running
+from tests.doubles.processes import COMMAND, Running, emulate, end, running, until
 from tests.doubles.shared_routers import Agents
 from tests.doubles.workers import workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-WAIT_S_MAX = 15.0
 KEY = "a/b ü/explain"
 QUOTED = "a%2Fb%20%C3%BC%2Fexplain"
 
@@ -46,14 +44,6 @@ def router(replicas: list[Running]) -> Iterator[Running]:
             httpx2.post(f"{started.admin_url}/replicas", json=row)
         until(lambda: all(r["load"] and r["state"] == "ready" for r in fleet(started)))
         yield started
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Poll a condition that another process makes true."""
-    give_up_s = time.monotonic() + WAIT_S_MAX
-    while not holds():
-        assert time.monotonic() < give_up_s, "it did not come true"
-        time.sleep(0.02)
 
 
 def fleet(router: Running) -> list[dict[str, Any]]:

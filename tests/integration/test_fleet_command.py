@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -13,13 +12,12 @@ import pytest
 
 from tests.doubles.agents import chat_body
 from tests.doubles.certificates import Authority
-from tests.doubles.processes import COMMAND, Running, emulate, end, running
+from tests.doubles.processes import COMMAND, Running, emulate, end, running, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-WAIT_S_MAX = 15.0
 KEY = "hp-a-key-of-the-control-port-0000"
 
 
@@ -41,14 +39,6 @@ def router(replica: Running) -> Iterator[Running]:
             httpx2.post(f"{started.admin_url}/replicas", json={"url": replica.url, "id": name})
         until(lambda: states(started) == {"r1": "ready", "r2": "ready"})
         yield started
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Poll a condition that another process makes true."""
-    give_up_s = time.monotonic() + WAIT_S_MAX
-    while not holds():
-        assert time.monotonic() < give_up_s, "it did not come true"
-        time.sleep(0.02)
 
 
 def states(router: Running) -> dict[str, str]:

@@ -6,7 +6,6 @@ import re
 import signal
 import socket
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +17,10 @@ import pytest
 from router.tenants.keys import hash_of
 from tests.doubles.agents import chat_body
 from tests.doubles.certificates import Authority
-from tests.doubles.processes import Running, emulate, end, running
+from tests.doubles.processes import Running, emulate, end, running, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 MODEL = "kimi-k2.6"
 TEAM = "hp-planted-secret-of-the-team-00000000"
@@ -33,7 +32,6 @@ OWN = "planted-secret-of-one-replica-00000000"
 WRONG = "hp-planted-secret-nobody-knows-0000000"
 SALT = "planted-secret-salt-of-recordings-0000"
 SECRETS = (TEAM, CI, NEW, ADMIN, REPLICA, OWN, WRONG, SALT)
-WAIT_S_MAX = 15.0
 
 
 def tenants(*, keys: tuple[str, ...] = (TEAM,), more: str = "") -> str:
@@ -42,14 +40,6 @@ def tenants(*, keys: tuple[str, ...] = (TEAM,), more: str = "") -> str:
         f'[tenants.team]\nkeys = [{hashes}]\nmodels = ["{MODEL}"]\n{more}\n'
         f'[tenants.ci]\nkeys = ["{hash_of(CI)}"]\nmodels = []\n'
     )
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Poll a condition that another process makes true."""
-    give_up_s = time.monotonic() + WAIT_S_MAX
-    while not holds():
-        assert time.monotonic() < give_up_s, "it did not come true"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")

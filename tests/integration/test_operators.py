@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
 
 from tests.doubles.agents import chat_body
-from tests.doubles.processes import COMMAND, Running, emulate, end, running
+from tests.doubles.processes import COMMAND, Running, emulate, end, running, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-WAIT_S_MAX = 15.0
 KEY = "a/b ü"
 QUOTED = "a%2Fb%20%C3%BC"
 
@@ -45,14 +43,6 @@ def admin(router: Running, replica: Running) -> Iterator[httpx2.Client]:
             client.post("/replicas", json={"url": replica.url, "id": name})
         until(lambda: set(states(client).values()) == {"ready"})
         yield client
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Poll a condition that another process makes true."""
-    give_up_s = time.monotonic() + WAIT_S_MAX
-    while not holds():
-        assert time.monotonic() < give_up_s, "it did not come true"
-        time.sleep(0.02)
 
 
 def states(admin: httpx2.Client) -> dict[str, str]:

@@ -10,16 +10,14 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.doubles.processes import emulate, end
+from tests.doubles.processes import emulate, end, until
 from tests.doubles.redis_server import RedisServer, running_redis
 from tests.doubles.shared_routers import Agents, Several, several
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.doubles.processes import Running
-
-WAIT_S = 15.0
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +37,6 @@ def third() -> Iterator[Running]:
         yield replica
     finally:
         end(replica)
-
-
-def until(holds: Callable[[], Any]) -> None:
-    """Wait until processes have come to something."""
-    until_s = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < until_s
-        time.sleep(0.05)
 
 
 def states(shared: Several, router: int) -> dict[str, str]:
