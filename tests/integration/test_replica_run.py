@@ -145,6 +145,8 @@ async def test_a_second_signal_ends_everything_at_once(router: Running) -> None:
                 load.create_task(asked.one(http, 1))
                 await fleet_when(http, router.admin_url, in_flight(1))
                 supervisor.signal(signal.SIGTERM)
+                # Of two that are pending, the kernel hands over the lower number first.
+                await asyncio.to_thread(supervisor.wait_said, "signal name=SIGTERM what=drain")
                 supervisor.signal(signal.SIGINT)
                 assert await asyncio.to_thread(supervisor.wait_ended, 5.0) == 128 + signal.SIGINT
             assert supervisor.left() == {}
