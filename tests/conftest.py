@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     text = "use the real replicas that `python -m tests.doubles.engines FILE` keeps"
     parser.addoption("--engines", type=Path, metavar="FILE", help=text)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: no garbage collection of a test looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

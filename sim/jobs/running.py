@@ -122,8 +122,11 @@ def loaded(scenario: Scenario) -> Content:
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Garbage is collected rarely, and what is there already is never looked at."""
-    before = gc.get_threshold()
+    """Garbage is collected rarely, and what is there already is never looked at.
+
+    What a caller has frozen stays so.
+    """
+    before, is_frozen = gc.get_threshold(), gc.get_freeze_count() > 0
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
@@ -131,4 +134,5 @@ def rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
+        if not is_frozen:
+            gc.unfreeze()
