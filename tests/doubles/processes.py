@@ -42,6 +42,7 @@ class Running:
     lines: list[str] = field(default_factory=list)
     _said: threading.Event = field(default_factory=threading.Event)
     _wanted: int = 1
+    _reader: threading.Thread | None = None
 
     @property
     def url(self) -> str:
@@ -61,10 +62,25 @@ class Running:
     def kill(self) -> None:
         """``kill -9``, and wait until it is gone."""
         self.signal(signal.SIGKILL)
-        self.process.wait(END_S_MAX)
+        self.wait(END_S_MAX)
 
-    def read(self) -> None:
-        """Follow the output; run in a thread."""
+    def wait(self, within_s: float = END_S_MAX) -> int:
+        """Wait until it has ended and all that it printed is in ``lines``; answers its exit code."""
+        code = self.process.wait(within_s)
+        if self._reader is not None:
+            self._reader.join(END_S_MAX)
+        return code
+
+    def wait_said(self, *words: str) -> None:
+        """Wait for a line that has all these words: a line is read a little after it was written."""
+        until(lambda: any(all(word in line for word in words) for line in self.lines))
+
+    def follow(self) -> None:
+        """Begin to read what it prints."""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line.rstrip())
@@ -92,7 +108,7 @@ def start(*arguments: str, count: int = 1) -> Running:
         start_new_session=True,
     )
     running = Running(process, _wanted=count)
-    threading.Thread(target=running.read, daemon=True).start()
+    running.follow()
     return running
 
 

@@ -118,6 +118,11 @@ class Agents:
         async with asyncio.timeout(wait_s), self._changed:
             await self._changed.wait_for(holds)
 
+    async def more(self, n: int) -> None:
+        """Wait for so many turns more."""
+        wanted = len(self.turns) + n
+        await self.until(lambda: len(self.turns) >= wanted)
+
     async def _session(self, n: int) -> None:
         dice = random.Random(f"{self.seed}/{n}")
         await asyncio.sleep(n * self.pause_s / self.n_sessions)

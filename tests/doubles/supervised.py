@@ -71,8 +71,8 @@ class Supervisor:
         os.kill(self.running.process.pid, number)
 
     def wait_ended(self, within_s: float = END_S_MAX) -> int:
-        """Its exit code."""
-        return self.running.process.wait(within_s)
+        """Its exit code, once all that it printed has been read."""
+        return self.running.wait(within_s)
 
     def left(self) -> dict[int, str]:
         """What is still there after a while."""

@@ -134,9 +134,12 @@ def test_official_clients_with_keys(router: Running) -> None:
     )
     assert metric(router, 'homeport_tenant_prompt_tokens_total{tenant="team"}') > 0
     assert metric(router, 'homeport_turned_away_total{code="bad-api-key"}') == 2
-    assert any(" tenant=team " in line and "outcome=done" in line for line in router.lines)
-    assert any("code=model-not-allowed" in line and "tenant=team" in line for line in router.lines)
-    assert any("code=bad-api-key" in line and "tenant=- " in line for line in router.lines)
+    for words in (
+        (" tenant=team ", "outcome=done"),
+        ("code=model-not-allowed", "tenant=team"),
+        ("code=bad-api-key", "tenant=- "),
+    ):
+        router.wait_said(*words)
 
 
 def test_a_limit_tells_an_official_client_when_to_come_back(router: Running, folder: Path) -> None:
@@ -170,7 +173,8 @@ def test_the_file_is_read_again_under_load_and_a_bad_one_changes_nothing(
         fresh.write_text(tenants(keys=(TEAM, NEW)))
         fresh.replace(path)
         until(lambda: ask(router, NEW).status_code == 200)
-        path.write_text(tenants(keys=(NEW,), more="inflight_max = 0"))
+        fresh.write_text(tenants(keys=(NEW,), more="inflight_max = 0"))
+        fresh.replace(path)
         until(lambda: metric(router, 'homeport_file_unusable{file="tenants"}') == 1)
         assert ask(router, NEW).status_code == 200
         path.unlink()
@@ -189,6 +193,7 @@ def test_the_file_is_read_again_under_load_and_a_bad_one_changes_nothing(
     path.write_text(tenants(keys=(NEW,)))
     until(lambda: ask(router).status_code == 401)
     assert ask(router, NEW).status_code == 200
+    router.wait_said("No such file")
     refused = [line for line in router.lines if "reload-refused" in line]
     assert "line 4: tenants.team.inflight_max = 0" in refused[0]
     assert "No such file" in refused[1]
@@ -259,7 +264,7 @@ def test_no_secret_is_ever_written(router: Running, folder: Path, replica: Runni
     until(lambda: metric(router, 'homeport_reloads_total{file="tenants",outcome="refused"}') == 2)
     shown.append(scrape(router))
     router.signal(signal.SIGTERM)
-    router.process.wait(10)
+    router.wait()
     shown += router.lines
     shown.append((folder / "a.rec").read_bytes().decode("latin-1"))
     for secret in SECRETS:

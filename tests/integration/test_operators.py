@@ -187,6 +187,7 @@ def test_who_and_why_are_logged_in_one_line_and_kept(router: Running, admin: htt
         ("undrain", "ada@ops1", 'a "new"\ndriver'),
         ("drain", "ada@ops1", "from the header"),
     ]
+    router.wait_said(" operator event=change")
     lines = [line.split(" operator ", 1)[1] for line in router.lines if " operator event" in line]
     assert lines[0].startswith('event=drain replica=r1 session=- before={"state":"ready"} after={')
     assert lines[0].endswith(' who="ada@ops1" why="from the header"')

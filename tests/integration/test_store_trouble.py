@@ -33,8 +33,7 @@ class Under:
 
     async def turns(self, n: int) -> None:
         """Wait for so many more turns."""
-        until = len(self.agents.turns) + n
-        await self.agents.until(lambda: len(self.agents.turns) >= until)
+        await self.agents.more(n)
 
     async def healed(self, since_s: float) -> None:
         """Wait until both routers say that all is well and Redis has every session."""
