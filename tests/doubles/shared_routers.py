@@ -1,6 +1,6 @@
 """Several routers before the same emulated replicas, and agents that reconnect for every request.
 
-``several(2, 3, redis_url=...)`` yields router processes and replica processes. ``Agents`` plays sessions
+``several(2, 3, redis_url=...)`` yields router processes and replicas, all in one process. ``Agents`` plays sessions
 that grow: each request is sent over a connection of its own to any of the routers, and once more to another one
 if it breaks; what became of each is kept in ``turns``.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import httpx2
 
-from tests.doubles.processes import emulate, end, start
+from tests.doubles.processes import end, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +48,8 @@ class Several:
     """Routers that share what they know, and the replicas behind them."""
 
     routers: list[Running]
-    replicas: list[Running]
+    replicas: list[str]
+    """Their URLs."""
 
     def metric(self, router: int, name: str, labels: str = "") -> float:
         """One number of a router's metrics; 0 if it is not there."""
@@ -75,13 +76,15 @@ def several(
     redis_url: str | None = None,
     time_scale: float = 20.0,
 ) -> Iterator[Several]:
-    """Routers and replicas that are ready, each in a process of its own."""
-    replicas = [emulate(time_scale=time_scale) for _ in range(n_replicas)]
+    """Routers that are ready, each in a process of its own, before replicas that share one."""
+    scale = ("--time-scale", f"{time_scale:g}")
+    count = ("--count", f"{n_replicas}")
+    fleet = start("emulate", "--port", "0", *count, *scale, count=n_replicas)
     routers: list[Running] = []
     try:
-        for replica in replicas:
-            replica.wait_ready()
-        named = [flag for replica in replicas for flag in ("--replica", replica.url)]
+        fleet.wait_ready()
+        replicas = [row["url"] for row in fleet.ready]
+        named = [flag for url in replicas for flag in ("--replica", url)]
         shared = () if redis_url is None else ("--redis-url", redis_url)
         ports = ("--port", "0", "--admin-port", "0", "--no-access-log")
         routers += [start("serve", *ports, *named, *shared, *flags) for _ in range(n_routers)]
@@ -89,7 +92,7 @@ def several(
             router.wait_ready()
         yield Several(routers, replicas)
     finally:
-        for process in (*routers, *replicas):
+        for process in (*routers, fleet):
             end(process)
 
 

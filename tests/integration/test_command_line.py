@@ -1,4 +1,4 @@
-"""The command line as processes: help, mistakes, and a clean end."""
+"""The command line: help, mistakes, and a clean end; as processes where that is more than a call."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import httpx2
 import pytest
 
+from tests.doubles.called import called
 from tests.doubles.processes import COMMAND, running
 
 
@@ -22,7 +23,7 @@ def test_help_lists_the_commands_and_an_unknown_one_names_them() -> None:
     assert listed.returncode == 0
     for name in ("serve", "check", "emulate", "demo"):
         assert name in listed.stdout
-        assert homeport(name, "--help").returncode == 0
+        assert called(name, "--help").returncode == 0
     assert homeport().returncode == 2
     unknown = homeport("server")
     assert unknown.returncode == 2
@@ -56,7 +57,7 @@ def test_check_prints_each_setting_with_its_source() -> None:
     ],
 )
 def test_nonsense_is_one_line_and_exit_2(command: str, flags: tuple[str, ...], said: str) -> None:
-    done = homeport(command, *flags)
+    done = called(command, *flags)
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -92,7 +93,15 @@ def test_serve_ends_cleanly(number: signal.Signals) -> None:
     ],
 )
 def test_mistakes_of_other_commands_are_one_line_too(arguments: tuple[str, ...], said: str) -> None:
-    done = homeport(*arguments)
+    done = called(*arguments)
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "serve", "emulate", "demo"])
+def test_a_process_tells_a_mistake_as_a_call_does(command: str) -> None:
+    done, same = homeport(command, "--bogus"), called(command, "--bogus")
+    assert (done.returncode, done.stdout) == (same.returncode, same.stdout) == (2, "")
+    assert done.stderr == same.stderr
+    assert "--bogus" in done.stderr

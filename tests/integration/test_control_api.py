@@ -33,6 +33,16 @@ def router() -> Iterator[Running]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def empty() -> Iterator[httpx2.Client]:
+    """The control port of a router without replicas, for what changes nothing."""
+    with (
+        running("serve", "--port", "0", "--admin-port", "0") as started,
+        httpx2.Client(base_url=started.admin_url, timeout=10) as client,
+    ):
+        yield client
+
+
 @pytest.fixture
 def admin(router: Running) -> Iterator[httpx2.Client]:
     with httpx2.Client(base_url=router.admin_url, timeout=10) as client:
@@ -156,17 +166,17 @@ def test_metrics_speak_of_what_happened(
     ],
 )
 def test_nonsense_registrations_name_the_field(
-    admin: httpx2.Client, body: bytes, said: str
+    empty: httpx2.Client, body: bytes, said: str
 ) -> None:
-    answer = admin.post("/replicas", content=body)
+    answer = empty.post("/replicas", content=body)
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert error["code"] == "bad-request"
     assert said in error["message"]
-    assert states(admin) == {}
+    assert states(empty) == {}
 
 
-def test_other_mistakes_are_answered_in_the_same_shape(admin: httpx2.Client) -> None:
+def test_other_mistakes_are_answered_in_the_same_shape(empty: httpx2.Client) -> None:
     for method, path, status, code in [
         ("GET", "/nothing", 404, "unknown-path"),
         ("DELETE", "/fleet", 405, "method-not-allowed"),
@@ -176,9 +186,9 @@ def test_other_mistakes_are_answered_in_the_same_shape(admin: httpx2.Client) -> 
         ("GET", "/sessions?limit=x", 400, "bad-request"),
         ("GET", "/sessions?limit=" + "9" * 5_000, 400, "bad-request"),
     ]:
-        answer = admin.request(method, path)
+        answer = empty.request(method, path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
-    big = admin.post("/replicas", content=b" " * 100_000)
+    big = empty.post("/replicas", content=b" " * 100_000)
     assert (big.status_code, big.json()["error"]["code"]) == (413, "too-large")
 
 

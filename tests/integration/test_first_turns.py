@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from tests.doubles.agents import BODIES, SESSION_HEADER
-from tests.doubles.processes import stack
+from tests.doubles.shared_routers import several
 
 N_SESSIONS = 48
 N_REPLICAS = 4
@@ -33,12 +33,12 @@ async def test_every_replica_gets_its_share(path: str, *, has_header: bool) -> N
             assert answer.status == 200
             return answer.headers["x-homeport-replica"]
 
-    with stack(N_REPLICAS, time_scale=TIME_SCALE) as started:
+    with several(1, N_REPLICAS, time_scale=TIME_SCALE) as started:
         timeout = aiohttp.ClientTimeout(total=30)
         async with aiohttp.ClientSession(timeout=timeout) as http, asyncio.TaskGroup() as group:
             turns = []
             for n in range(N_SESSIONS):
-                turns.append(group.create_task(first_turn(http, started.router.url, n)))
+                turns.append(group.create_task(first_turn(http, started.routers[0].url, n)))
                 await asyncio.sleep(gap_s)
     counts = Counter(turn.result() for turn in turns)
     assert len(counts) == N_REPLICAS, counts

@@ -1,4 +1,4 @@
-"""``homeport fleet`` as a process against a router process: what it does, prints, refuses, and its exit codes."""
+"""``homeport fleet`` against a router process: what it does, prints, refuses, and its exit codes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from tests.doubles.agents import chat_body
+from tests.doubles.called import called
 from tests.doubles.certificates import Authority
 from tests.doubles.processes import COMMAND, Running, emulate, end, running, until
 
@@ -50,15 +51,18 @@ def fleet_rows(router: Running) -> list[dict[str, Any]]:
     return rows
 
 
-def environment(router: Running | None, **more: str) -> dict[str, str]:
-    url = {} if router is None else {"HOMEPORT_ADMIN_URL": router.admin_url}
-    return os.environ | url | more
+def environment(router: Running | None) -> dict[str, str]:
+    return {} if router is None else {"HOMEPORT_ADMIN_URL": router.admin_url}
 
 
 def fleet(router: Running | None, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return called("fleet", *words, **environment(router), **more)
+
+
+def process(router: Running, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, "fleet", *words],
-        env=environment(router, **more),
+        env=os.environ | environment(router),
         capture_output=True,
         text=True,
         timeout=40,
@@ -87,13 +91,21 @@ def ask(router: Running, key: str) -> str:
     return answer.headers["x-homeport-replica"]
 
 
+def test_a_process_prints_and_exits_as_a_call_does(router: Running) -> None:
+    for words, code in (("ls", "--json"), 0), (("show", "r9"), 1), (("weight", "r1", "0"), 2):
+        ran, same = process(router, *words), fleet(router, *words)
+        assert (ran.returncode, ran.stderr) == (code, same.stderr)
+        assert bool(ran.stdout) is bool(same.stdout) is (code == 0)
+    table = process(router, "ls").stdout
+    assert max(map(len, table.splitlines())) > 80  # a pipe is no narrow terminal
+
+
 def test_the_fleet_and_its_sessions_are_shown(router: Running) -> None:
     ask(router, "shown/1")
     home = answered(router, "session", "shown/1")["home"]
     table = done(router, "ls")
     for word in ("r1", "r2", "ready", "registered", "0/none", "2 of 2 replicas ready, policy home"):
         assert word in table
-    assert max(map(len, table.splitlines())) > 80  # a pipe is no narrow terminal
     assert [row["id"] for row in answered(router, "ls")["replicas"]] == ["r1", "r2"]
     sheet = done(router, "show", home)
     assert "capacity_tokens" in sheet
@@ -161,7 +173,7 @@ def test_a_drain_that_waits_ends_when_nothing_is_in_flight(
         assert "r4 still has 1 in flight after 1.0 s; it goes on draining" in late.stderr
         command = subprocess.Popen(
             [*COMMAND, "fleet", "drain", "r4", "--remove", "--wait"],
-            env=environment(router),
+            env=os.environ | environment(router),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -82,7 +82,7 @@ def test_a_lease_outlives_a_store_that_is_away(third: Running) -> None:
 
 def test_a_drain_and_its_end_count_at_all_routers(pair: tuple[Several, RedisServer]) -> None:
     shared, _ = pair
-    name = urlsplit(shared.replicas[0].url).netloc
+    name = urlsplit(shared.replicas[0]).netloc
     post(shared, f"/replicas/{name}/drain", {})
     until(lambda: states(shared, 1)[name] == "draining")
     post(shared, f"/replicas/{name}/undrain", {}, router=1)

@@ -82,7 +82,7 @@ async def test_a_killed_router_takes_no_session_with_it() -> None:
 def test_what_others_told_is_in_a_recording_and_replays(tmp_path: Path) -> None:
     file = tmp_path / "shared.rec"
     with running_redis() as server, several(1, 3, redis_url=server.url, time_scale=2.0) as shared:
-        named = [flag for replica in shared.replicas for flag in ("--replica", replica.url)]
+        named = [flag for url in shared.replicas for flag in ("--replica", url)]
         ports = ("--port", "0", "--admin-port", "0", "--no-access-log")
         flags = ("--redis-url", server.url, "--record", str(file))
         with running("serve", *ports, *named, *flags) as recorded:

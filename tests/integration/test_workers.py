@@ -111,7 +111,7 @@ def test_two_workers_hit_as_one_does() -> None:
 
 async def test_a_change_reaches_every_worker() -> None:
     with workers(2, replicas=2) as router:
-        admin, replica = router.router.admin_url, URL(router.fleet.replicas[0].url)
+        admin, replica = router.router.admin_url, URL(router.fleet.replicas[0])
         name = f"{replica.host}:{replica.port}"
         added = {"url": f"http://127.0.0.1:{replica.port}", "id": "again", "lease_s": 30.0}
         async with aiohttp.ClientSession() as http:
