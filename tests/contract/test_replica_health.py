@@ -29,7 +29,7 @@ PATHS = ("/ready", "/health", "/health_generate")
 @pytest.mark.parametrize(
     ("path", "least_s", "most_s"),
     [
-        ("/ready", 0.0, 0.5),
+        ("/ready", 0.0, 0.9),
         # These look for the engine's output once a second.
         ("/health", 0.9, HEALTH_TIMEOUT_S),
         ("/health_generate", 0.9, HEALTH_TIMEOUT_S),

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
     from tests.doubles.processes import Running
 
-HANG = ("--hang-after", "0.5", "--health-timeout", "1.5")
+HANG = ("--hang-after", "0.5", "--health-timeout", "3")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def router() -> Iterator[Running]:
+    """A router whose fleet is empty again after each test: its replicas leave, or their leases end."""
     with running("serve", "--port", "0", "--admin-port", "0") as serve:
         yield serve
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.doubles.processes import Running
+
+BEAT_S = 0.25
 
 
 @pytest.fixture(scope="module")
@@ -50,34 +54,52 @@ def post(shared: Several, path: str, body: dict[str, Any], router: int = 0) -> N
     assert answer.status_code < 300, answer.text
 
 
-def beat(shared: Several, name: str) -> None:
-    """A replica's heartbeat, which the first router hears."""
-    url = f"{shared.routers[0].admin_url}/replicas/{name}/heartbeat"
-    assert httpx2.put(url).status_code == 200
+@contextlib.contextmanager
+def beating(shared: Several, url: str, lease_s: float) -> Iterator[str]:
+    """A registered replica, whose heartbeats the first router hears from the first moment on; its name."""
+    name, is_over, answers = urlsplit(url).netloc, threading.Event(), []
+    beat = f"{shared.routers[0].admin_url}/replicas/{name}/heartbeat"
+
+    def follow() -> None:
+        while not is_over.wait(BEAT_S):
+            answers.append(httpx2.put(beat).status_code)
+
+    post(shared, "/replicas", {"url": url, "lease_s": lease_s})
+    heart = threading.Thread(target=follow)
+    heart.start()
+    try:
+        yield name
+    finally:
+        is_over.set()
+        heart.join()
+    assert set(answers) == {200}
+
+
+def stays(shared: Several, router: int, name: str, for_s: float) -> None:
+    """A router knows the replica whenever it is asked, for so long."""
+    end_s = time.monotonic() + for_s
+    while time.monotonic() < end_s:
+        assert name in states(shared, router)
+        time.sleep(BEAT_S)
 
 
 def test_a_lease_holds_at_all_routers(pair: tuple[Several, RedisServer], third: Running) -> None:
     shared, _ = pair
-    name = urlsplit(third.url).netloc
-    post(shared, "/replicas", {"url": third.url, "lease_s": 3})
-    until(lambda: states(shared, 1).get(name) == "ready")
-    for _ in range(8):  # longer than the lease: heartbeats at one router renew it at the other
-        time.sleep(0.5)
-        beat(shared, name)
-        assert name in states(shared, 1)
+    with beating(shared, third.url, 3.0) as name:
+        until(lambda: states(shared, 1).get(name) == "ready")
+        stays(shared, 1, name, 4.0)  # longer than the lease: it is renewed at the other router too
     until(lambda: name not in states(shared, 0) and name not in states(shared, 1))
 
 
 def test_a_lease_outlives_a_store_that_is_away(third: Running) -> None:
-    name = urlsplit(third.url).netloc
-    with running_redis() as server, several(2, 1, redis_url=server.url) as shared:
-        post(shared, "/replicas", {"url": third.url, "lease_s": 2})
+    with (
+        running_redis() as server,
+        several(2, 1, redis_url=server.url) as shared,
+        beating(shared, third.url, 3.0) as name,
+    ):
         until(lambda: name in states(shared, 1))
         server.end()
-        for _ in range(8):
-            time.sleep(0.5)
-            beat(shared, name)
-            assert name in states(shared, 1)
+        stays(shared, 1, name, 4.0)
 
 
 def test_a_drain_and_its_end_count_at_all_routers(pair: tuple[Several, RedisServer]) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tests.doubles.redis_server import RedisServer
 
 HEALED_S_MAX = 10.0
-READ_S_MAX = 0.025
-"""Of a router that gets a core when it wants one it is 5 ms; here seven processes share two."""
+READ_S_MAX = 0.1
+"""A tenth of what a command to the store may take. Of a router that gets a core when it wants one it is 5 ms."""
 
 
 class Under:

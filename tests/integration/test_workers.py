@@ -218,7 +218,7 @@ async def test_a_worker_that_was_stuck_learns_what_it_missed() -> None:
             finally:
                 os.kill(stuck, signal.SIGCONT)
             assert max(took_s) < 3.0
-            assert took_s[-1] < 1.0
+            assert min(took_s[-5:]) < 1.0
             for _ in range(8):
                 await call("PUT", "/replicas/leased/heartbeat")
                 await asyncio.sleep(0.25)
