@@ -15,10 +15,19 @@ from tests.doubles.engines import ALL, Member, read_kept, running_engines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_TESTS = Path(__file__).parent
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     text = "use the real replicas that `python -m tests.doubles.engines FILE` keeps"
     parser.addoption("--engines", type=Path, metavar="FILE", help=text)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Folders whose files may take a minute come first: the last files to be given out are then short."""
+    order = ("integration", "simulation", "contract", "props", "wire")
+    rank = {name: number for number, name in enumerate(order)}
+    items.sort(key=lambda item: rank.get(item.path.relative_to(_TESTS).parts[0], len(order)))
 
 
 def pytest_collection_finish() -> None:

@@ -28,7 +28,7 @@ def commands() -> list[str]:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    return {**os.environ, "HOME": str(home)}
+    return {**os.environ, "HOME": str(home), "PIP_NO_COMPILE": "1"}  # what is imported is compiled
 
 
 def _run(command: str, home: Path, *, timeout_s: float = 120) -> str:
