@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from blockbuster import blockbuster_ctx
+from hypothesis import HealthCheck, settings
 
 from tests.doubles.engines import ALL, Member, read_kept, running_engines
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TESTS = Path(__file__).parent
+
+# How long an example takes says something of the machine and of what else it does.
+settings.register_profile(
+    "busy-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("busy-machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
