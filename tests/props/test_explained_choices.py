@@ -83,7 +83,7 @@ def test_what_is_explained_is_what_is_chosen(name: str, case: Case) -> None:
             assert row.price == ranking.prices[row.replica_id]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(case=cases() | at_home())
 def test_home_says_of_everybody_by_how_much_it_differs(case: Case) -> None:
     found = explained("home", case)
@@ -106,7 +106,7 @@ def test_home_says_of_everybody_by_how_much_it_differs(case: Case) -> None:
             assert said_s == pytest.approx(abs(apart_ms) / 1e3, rel=0.06, abs=0.0021)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(case=at_home())
 def test_without_what_kept_a_session_at_home_it_leaves(case: Case) -> None:
     """Each reason for staying, taken away, changes the decision; and only that one does."""
