@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.doubles.engines import FLEET, LEAVING, TIGHT, Member, emulated
+from tests.doubles.engines import FLEET, LEAVING, TIGHT, Member, Role, emulated
 from tests.doubles.replica_calls import is_idle, load_when, session
 
 if TYPE_CHECKING:
@@ -24,33 +25,36 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="session")
-def replicas(kind: str, request: pytest.FixtureRequest) -> Iterator[dict[str, Member]]:
-    """One replica of this kind for each role, by the role's name."""
+@contextlib.contextmanager
+def in_role(kind: str, role: Role, request: pytest.FixtureRequest) -> Iterator[Member]:
+    """The replica of this kind in a role; an emulated one is started when a test first asks for it."""
     if kind == SGLANG:
         members: dict[str, Member] = request.getfixturevalue("engines")
-        yield members
+        yield members[role.name]
     else:
-        with emulated((FLEET[0], TIGHT, LEAVING)) as members:
-            yield members
+        with emulated((role,)) as started:
+            yield started[role.name]
 
 
 @pytest.fixture(scope="session")
-def plain(replicas: dict[str, Member]) -> Member:
+def plain(kind: str, request: pytest.FixtureRequest) -> Iterator[Member]:
     """A replica with room for everything."""
-    return replicas[FLEET[0].name]
+    with in_role(kind, FLEET[0], request) as member:
+        yield member
 
 
 @pytest.fixture(scope="session")
-def tight(replicas: dict[str, Member]) -> Member:
+def tight(kind: str, request: pytest.FixtureRequest) -> Iterator[Member]:
     """A replica that runs one request and lets one wait, has a small pool, and demands keys."""
-    return replicas[TIGHT.name]
+    with in_role(kind, TIGHT, request) as member:
+        yield member
 
 
 @pytest.fixture(scope="session")
-def leaving(replicas: dict[str, Member]) -> Member:
+def leaving(kind: str, request: pytest.FixtureRequest) -> Iterator[Member]:
     """A replica that a test may end."""
-    return replicas[LEAVING.name]
+    with in_role(kind, LEAVING, request) as member:
+        yield member
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
+_OF_MAKE = ("ARGS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 
 
 def commands() -> list[str]:
@@ -28,7 +29,9 @@ def commands() -> list[str]:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    return {**os.environ, "HOME": str(home), "PIP_NO_COMPILE": "1"}  # what is imported is compiled
+    """Of somebody who has just arrived, whatever ``make`` and with which arguments runs these tests."""
+    own = {name: value for name, value in os.environ.items() if name not in _OF_MAKE}
+    return {**own, "HOME": str(home), "PIP_NO_COMPILE": "1"}  # what is imported is compiled
 
 
 def _run(command: str, home: Path, *, timeout_s: float = 120) -> str:
