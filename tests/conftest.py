@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TESTS = Path(__file__).parent
+_LONG = ("integration", "contract", "simulation", "props")
 
 # How long an example takes says something of the machine and of what else it does.
 settings.register_profile(
@@ -31,10 +32,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Folders whose files may take a minute come first: the last files to be given out are then short."""
-    order = ("integration", "simulation", "contract", "props", "wire")
-    rank = {name: number for number, name in enumerate(order)}
-    items.sort(key=lambda item: rank.get(item.path.relative_to(_TESTS).parts[0], len(order)))
+    """Files that may take long come first, those that wait among those that compute; the last ones are short."""
+    files = {folder: dict.fromkeys(_files_of(items, folder)) for folder in _LONG}
+    place = {
+        path: number / len(paths) for paths in files.values() for number, path in enumerate(paths)
+    }
+    items.sort(key=lambda item: place.get(item.path, 1.0))
+
+
+def _files_of(items: list[pytest.Item], folder: str) -> list[Path]:
+    return [item.path for item in items if item.path.is_relative_to(_TESTS / folder)]
 
 
 def pytest_collection_finish() -> None:
