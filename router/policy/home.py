@@ -9,8 +9,8 @@ Prices are seconds of people's time, for this request and for those it would hol
 - *pressure*: recomputing what it would push out of the cache; for a new session also what sharing
   the replica with the sessions that live there will cost over its life.
 
-A session leaves its home only when that is clearly cheaper, since a move leaves a stale copy behind
-and adds a cold prefill where it goes. A session with many requests at once (a tree of sub-agents
+A session leaves its home only when that is clearly cheaper, and the busier the fleet the more so, since a move leaves a
+stale copy behind and adds a cold prefill where it goes. Long prompts take turns (``router.state.fleet.turns``). A session with many requests at once (a tree of sub-agents
 under one id) is split: its further requests go where they are cheapest, its home stays.
 
 Where other routers decide on the same sessions and cannot be heard, homes are not priced, for prices differ
@@ -25,13 +25,13 @@ from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from router.policy.home_rules import Case, HomeParameters, Reasons
+from router.policy.home_rules import Case, HomeParameters, Reasons, Terms
 from router.policy.ties import RANKED_MAX, preferred
 from router.policy.view import Explanation, Price, Ranking, Weighed
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from router.policy.view import CachedTokens, FleetView, ReplicaView, RouteRequest
 
@@ -74,8 +74,9 @@ class Home:
             weighed.add(home.replica_id)
             if case is Case.STAYED and prices[home.replica_id].total_s > self._p.branch_margin_s:
                 branch = self._branch_holder(request, fleet, home)
+        terms = None if home is None else self._p.terms(prices[home.replica_id], fleet)
         reasons = Reasons(
-            self._p, request, ranking, case, prices, weighed,
+            self._p, request, ranking, case, terms, prices, weighed,
             branch_id=None if branch is None else branch.replica_id,
         )  # fmt: skip
         rows = [
@@ -100,39 +101,38 @@ class Home:
         at_home = self._price(request, home)
         home_id, home_s = home.replica_id, at_home.total_s
         if request.is_apart:
-            return Ranking((home_id,), "home", {home_id: at_home})
+            return _ranking((home_id,), "home", {home_id: at_home})
         # What is saved is less than what home costs.
         branch = None if home_s <= p.branch_margin_s else self._branch_holder(request, fleet, home)
         if branch is not None:
             there = self._price(request, branch)
             if there.total_s + p.branch_margin_s < home_s:
                 prices = {branch.replica_id: there, home_id: at_home}
-                return Ranking((branch.replica_id, home_id), "branch", prices)
+                return _ranking((branch.replica_id, home_id), "branch", prices)
         if request.home_age_s >= p.move_age_s_min and home_s > p.move_margin_s:
             better = self._better(request, fleet, home, at_home)
             if better is not None:
                 best, there = better
                 prices = {best.replica_id: there, home_id: at_home}
-                return Ranking(_ids_of(_ranked(best, request, fleet)), "move", prices)
+                return _ranking(_ids_of(_ranked(best, request, fleet)), "move", prices)
         # Who stays is ranked alone: mostly nobody else was looked at.
-        return Ranking((home_id,), "home", {home_id: at_home})
+        return _ranking((home_id,), "home", {home_id: at_home})
 
     def _better(
         self, request: RouteRequest, fleet: FleetView, home: ReplicaView, at_home: Price
     ) -> tuple[ReplicaView, Price] | None:
-        """The cheapest of the others if it is clearly cheaper than home, which costs ``at_home``."""
-        p, home_s = self._p, at_home.total_s
+        """The cheapest of the others, its toll counted, if home may be left for it."""
+        terms = self._p.terms(at_home, fleet)
         # What it may cost is compared with the least that anybody can: mostly nobody need be priced.
-        most_s = (home_s - p.move_margin_s) / p.move_factor
         cached_tokens = _most_elsewhere(request.cached_tokens, home.replica_id)
         floor_s = _floor_s(request, fleet, cached_tokens)
-        limit_s = most_s + _TIE_S
+        limit_s = terms.most_s + _TIE_S - terms.toll_s(floor_s)
         # The first comparison is implied by the second, and spares reading the order by backlog.
         if floor_s > limit_s or fleet.least_backlog_s + floor_s > limit_s:
             return None
         others = [r for r in self._weighed(request, fleet) if r is not home]
-        best = self._least(request, others, floor_s=floor_s, most_s=most_s)
-        return best if best is not None and p.is_clear(best[1], at_home) else None
+        best = self._least(request, others, floor_s=floor_s, terms=terms)
+        return best if best is not None and terms.is_clear(best[1]) else None
 
     def _place(self, request: RouteRequest, fleet: FleetView, reason: str) -> Ranking:
         """Choose a home for a session that has none, by its price there and its life there."""
@@ -144,13 +144,13 @@ class Home:
         ranked = _ranked(best, request, fleet)
         prices = {best.replica_id: price}
         prices |= {r.replica_id: self._price(request, r, is_new=True) for r in ranked[1:]}
-        return Ranking(_ids_of(ranked), reason, prices)
+        return _ranking(_ids_of(ranked), reason, prices)
 
     def _agreed(self, request: RouteRequest, fleet: FleetView, reason: str) -> Ranking:
         """The home that any router would choose, whatever it has seen; the rest by backlog."""
         best = preferred(request.session_key, fleet.candidates)
         price = self._price(request, best, is_new=True)
-        return Ranking(_ids_of(_ranked(best, request, fleet)), reason, {best.replica_id: price})
+        return _ranking(_ids_of(_ranked(best, request, fleet)), reason, {best.replica_id: price})
 
     def _cheapest(
         self, request: RouteRequest, fleet: FleetView, home: ReplicaView, reason: str
@@ -166,7 +166,7 @@ class Home:
         ranked = _ranked(best, request, fleet)
         prices = {best.replica_id: price}
         prices |= {r.replica_id: self._price(request, r) for r in (*ranked[1:], home)}
-        return Ranking(_ids_of(ranked), "home" if best is home else reason, prices)
+        return _ranking(_ids_of(ranked), "home" if best is home else reason, prices)
 
     def _weighed(
         self, request: RouteRequest, fleet: FleetView, *, is_new: bool = False
@@ -212,9 +212,11 @@ class Home:
         *,
         is_new: bool = False,
         floor_s: float,
-        most_s: float = inf,
+        terms: Terms | None = None,
     ) -> tuple[ReplicaView, Price] | None:
-        """The cheapest; equal ones (to the millisecond) by rendezvous rank. None if all cost over ``most_s``.
+        """The cheapest; equal ones (to the millisecond) by rendezvous rank.
+
+        With ``terms`` the toll of a move counts; None then if all cost more than they allow.
 
         ``floor_s`` is the least that prefill takes anywhere. With it for the prefill, and without pressure,
         each price is bounded from below: in that order they are priced, until nobody left can be the cheapest.
@@ -243,14 +245,14 @@ class Home:
                 for r in weighed
             ]
         rows.sort(key=_BOUND)
-        limit_s = most_s + _TIE_S - floor_s
+        limit_s = inf if terms is None else terms.most_s + _TIE_S - floor_s - terms.toll_s(floor_s)
         least_ms: float = inf
         tied: list[tuple[ReplicaView, Price]] = []
         for bound_s, replica in rows:
             if bound_s > limit_s:
                 break
             price = self._price(request, replica, is_new=is_new)
-            total_s = price.total_s
+            total_s = price.total_s + (0.0 if terms is None else terms.toll_s(price.prefill_s))
             total_ms = round(total_s * 1e3)
             if total_ms < least_ms:
                 least_ms, tied = total_ms, [(replica, price)]
@@ -316,6 +318,11 @@ def _ranked(best: ReplicaView, request: RouteRequest, fleet: FleetView) -> list[
     if best in rest:
         rest = [r for r in rest if r is not best]
     return [best, *rest[: RANKED_MAX - 1]]
+
+
+def _ranking(ranked: tuple[str, ...], reason: str, prices: Mapping[str, Price]) -> Ranking:
+    """Long prompts take turns, wherever they go."""
+    return Ranking(ranked, reason, prices, takes_turns=True)
 
 
 def _ids_of(replicas: Iterable[ReplicaView]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from router.policy.words import by, in_tokens, seconds
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from router.policy.view import Price, Ranking, RouteRequest
+    from router.policy.view import FleetView, Price, Ranking, RouteRequest
 
 _NOT_PRICED = "not priced by the rule in a fleet of this size: not among the best in any part"
 
@@ -26,8 +26,11 @@ class HomeParameters:
 
     ``thick_inflight``: requests of one session in flight at its home from which on it is split; a
     replica serves about five at once, so one session may fill it but not queue behind itself.
-    ``move_factor`` and ``move_margin_s``: home must cost more than ``factor * other + margin`` to be
-    left. ``move_age_s_min``: a session that has just moved stays. ``branch_margin_s``: what a branch
+    ``move_margin_s``: what a move must save at least: waits are known as of a moment ago only.
+    ``recompute_per_inflight``: for each request that the fleet's replicas have in flight on average, what a move computes
+    again counts so many times more (:class:`Terms`). In an idle fleet seconds of prefill cost nobody but the session
+    itself; in a full one all others pay for them too, and for what the copy left behind pushes out.
+    ``move_age_s_min``: a session that has just moved stays. ``branch_margin_s``: what a branch
     of the session that is cached elsewhere must save.
     ``session_s``: what one more live session costs a new neighbour over its life: some thirty turns,
     a fifth of them meeting one of its requests, 40 ms each. ``session_s_per_token``: the same for
@@ -42,8 +45,8 @@ class HomeParameters:
     """
 
     thick_inflight: int = 4
-    move_factor: float = 3.0
-    move_margin_s: float = 2.0
+    move_margin_s: float = 3.0
+    recompute_per_inflight: float = 2.0
     move_age_s_min: float = 30.0
     branch_margin_s: float = 0.25
     branch_tokens_min: int = 2_048
@@ -55,14 +58,48 @@ class HomeParameters:
     place_all_max: int = 64
     weighed: int = 8
 
-    def is_clear(self, there: Price, at_home: Price) -> bool:
-        """Whether a home of this price may be left for what costs ``there``."""
-        return self.move_factor * there.total_s + self.move_margin_s < at_home.total_s
+    def terms(self, at_home: Price, fleet: FleetView) -> Terms:
+        """On which a home of this price may be left now."""
+        inflight = fleet.inflight_sum / max(1, fleet.n_ready)
+        return Terms(
+            at_home,
+            self.move_margin_s,
+            self.recompute_per_inflight * inflight,
+        )
+
+
+@dataclass(slots=True, frozen=True)
+class Terms:
+    """When a home may be left: ``there + recompute_factor * (prefill there - prefill at home) + margin_s < home``.
+
+    What a move adds to compute is in the price of ``there`` once; the factor is what it costs everybody else.
+    """
+
+    at_home: Price
+    margin_s: float
+    recompute_factor: float
 
     @property
-    def move_words(self) -> str:
+    def most_s(self) -> float:
+        """What costs more than that, the toll included, is no place to move to."""
+        return self.at_home.total_s - self.margin_s
+
+    def toll_s(self, prefill_s: float) -> float:
+        """What a move to where the prompt's prefill takes so long costs beside its price."""
+        added_s = prefill_s - self.at_home.prefill_s
+        return self.recompute_factor * added_s if added_s > 0.0 else 0.0
+
+    def is_clear(self, there: Price) -> bool:
+        """Whether home may be left for what costs ``there``."""
+        return there.total_s + self.toll_s(there.prefill_s) < self.most_s
+
+    @property
+    def words(self) -> str:
         """What a move must save."""
-        return f"({seconds(self.move_margin_s)} and {self.move_factor:g} times)"
+        if not self.recompute_factor:
+            return f"({seconds(self.margin_s)})"
+        times = f"{self.recompute_factor:.2g} times what it computes again"
+        return f"({seconds(self.margin_s)} and {times})"
 
 
 class Case(StrEnum):
@@ -81,7 +118,7 @@ class Case(StrEnum):
 class Reasons:
     """Why each candidate of one decision is not the chosen one.
 
-    ``prices`` are those of all candidates, ``weighed`` the ids that the rule prices, ``branch_id`` the one that holds
+    ``terms`` are those on which home may be left, None without one. ``prices`` are those of all candidates, ``weighed`` the ids that the rule prices, ``branch_id`` the one that holds
     clearly more of the prompt than home does, where the session stayed all the same.
     """
 
@@ -89,6 +126,7 @@ class Reasons:
     request: RouteRequest
     ranking: Ranking
     case: Case
+    terms: Terms | None
     prices: Mapping[str, Price]
     weighed: Collection[str]
     branch_id: str | None = None
@@ -97,6 +135,7 @@ class Reasons:
     def rule(self) -> str:
         """The rule that decided, in one phrase."""
         p, n, what = self.parameters, self.request.session_inflight, self._who_has_no_home
+        terms = "" if self.terms is None else self.terms.words
         if self.case is Case.CHEAPEST:
             what = f"{n} of the session's requests are in flight at home: this one goes where it costs least"
         if self.request.is_auxiliary:
@@ -106,12 +145,12 @@ class Reasons:
             Case.AGREED: "other routers cannot be heard: homes go by the session's key, not by price",
             Case.CHEAPEST: what,
             Case.APART: "other routers cannot be heard: who has a home stays",
-            Case.STAYED: f"a session stays at home, unless a move saves enough {p.move_words}",
+            Case.STAYED: f"a session stays at home, unless a move saves enough {terms}",
             Case.BRANCH: (
                 "another holds more of this branch of the session, which saves over"
                 f" {seconds(p.branch_margin_s)}"
             ),
-            Case.MOVED: f"it saves what a move must save {p.move_words}",
+            Case.MOVED: f"it saves what a move must save {terms}",
         }[self.case]
 
     @property
@@ -140,9 +179,13 @@ class Reasons:
         """Where the least price counts."""
         if replica_id not in self.weighed:
             return _NOT_PRICED
-        if _ms(self._total_s(replica_id)) <= _ms(self._total_s(self.ranking.ranked[0])):
+        first = self.ranking.ranked[0]
+        if _ms(self._counted_s(replica_id)) <= _ms(self._counted_s(first)):
             return "as dear to the millisecond; the session's key ranks it lower"
-        return f"dearer by {self._apart(replica_id)}"
+        if _ms(self._total_s(replica_id)) > _ms(self._total_s(first)):
+            return f"dearer by {self._apart(replica_id)}"
+        more_s = self.prices[replica_id].prefill_s - self.prices[first].prefill_s
+        return f"computes {seconds(more_s)} more again, which others would pay for too"
 
     def _not_this_branch(self, replica_id: str) -> str:
         cached = self.request.cached_tokens
@@ -153,19 +196,17 @@ class Reasons:
 
     def _not_left_for(self, replica_id: str) -> str:
         """Why home was not left for it."""
-        p, home_s, there_s = (
-            self.parameters,
-            self._total_s(self.ranking.ranked[0]),
-            self._total_s(replica_id),
-        )
+        p, terms = self.parameters, self.terms
+        assert terms is not None, "who stays has a home"
+        home_s, there_s = self._total_s(self.ranking.ranked[0]), self._total_s(replica_id)
         if _ms(there_s) >= _ms(home_s):
             what = f"dearer by {self._apart(replica_id)}"
             return what if _ms(there_s) > _ms(home_s) else "as dear as home, to the millisecond"
         saved = f"cheaper by {self._apart(replica_id)}"
         if replica_id == self.branch_id:
             return f"{saved}, less than what a branch must save ({seconds(p.branch_margin_s)})"
-        if not p.is_clear(self.prices[replica_id], self.prices[self.ranking.ranked[0]]):
-            return f"{saved}, less than what a move must save {p.move_words}"
+        if not terms.is_clear(self.prices[replica_id]):
+            return f"{saved}, less than what a move must save {terms.words}"
         if self.request.home_age_s < p.move_age_s_min:
             age = seconds(self.request.home_age_s)
             return (
@@ -173,7 +214,14 @@ class Reasons:
             )
         if replica_id not in self.weighed:
             return f"{saved}, but {_NOT_PRICED}"
-        return f"{saved}, to the millisecond what a move must save {p.move_words}"
+        return f"{saved}, to the millisecond what a move must save {terms.words}"
+
+    def _counted_s(self, replica_id: str) -> float:
+        """What is compared: its price, and the toll of a move to it."""
+        price = self.prices[replica_id]
+        if self.case is not Case.MOVED or self.terms is None or replica_id == self.request.home_id:
+            return price.total_s
+        return price.total_s + self.terms.toll_s(price.prefill_s)
 
     def _total_s(self, replica_id: str) -> float:
         return self.prices[replica_id].total_s

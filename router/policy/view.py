@@ -202,12 +202,14 @@ class Ranking(Row):
     """A policy's answer: replica ids from best to worst (the first is chosen), why, and the prices.
 
     Not changed after it is built. ``ranked`` may leave candidates out: a retry asks anew. ``prices`` holds the chosen replica's price,
-    that of the home where it was weighed, and at most those of the others in ``ranked``.
+    that of the home where it was weighed, and at most those of the others in ``ranked``. ``takes_turns``: where much of
+    the prompt is to be computed, the request had better wait at the door while the chosen replica computes another long one.
     """
 
     ranked: tuple[str, ...]
     reason: str
     prices: Mapping[str, Price]
+    takes_turns: bool = False
 
 
 class Weighed(Row):

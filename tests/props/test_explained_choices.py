@@ -15,11 +15,10 @@ from msgspec import structs
 from router.policy import registry
 from router.policy.home import Home
 from router.policy.home_rules import HomeParameters
-from router.policy.view import Price
 from tests.props.test_policies import Case, cases
 
 if TYPE_CHECKING:
-    from router.policy.view import Explanation
+    from router.policy.view import Explanation, Price
 
 P = HomeParameters()
 
@@ -38,7 +37,7 @@ def total_s(found: Explanation, replica_id: str) -> float:
 def dearer(price: Price | None) -> Price:
     """By a millisecond, within which prices are equal."""
     assert price is not None
-    return Price(price.total_s + 0.001)
+    return structs.replace(price, wait_s=price.wait_s + 0.001)
 
 
 @st.composite
@@ -99,7 +98,7 @@ def test_home_says_of_everybody_by_how_much_it_differs(case: Case) -> None:
         elif why.startswith("as dear"):
             assert apart_ms == 0
         elif why:
-            assert re.match("the session's key|home is kept|holds|not priced", why), why
+            assert re.match("the session's key|home is kept|holds|not priced|computes", why), why
         said = re.match(r"\w+ by ([\d,.]+) (ms|s)\b", why)
         if said is not None:
             said_s = float(said[1].replace(",", "")) / (1e3 if said[2] == "ms" else 1.0)
@@ -113,6 +112,8 @@ def test_without_what_kept_a_session_at_home_it_leaves(case: Case) -> None:
     found = explained("home", case)
     assume(found.ranking.reason == "home")
     home_s = total_s(found, found.ranking.ranked[0])
+    home_price = found.ranking.prices[found.ranking.ranked[0]]
+    terms = P.terms(home_price, case.view())
     older = structs.replace(case.request, home_age_s=P.move_age_s_min)
     when_older = Home().rank(older, case.view(), random.Random(case.seed))
     kept = [row for row in found.candidates if "home is kept: moved" in row.why_not]
@@ -120,14 +121,14 @@ def test_without_what_kept_a_session_at_home_it_leaves(case: Case) -> None:
         assert case.request.home_age_s < P.move_age_s_min
         cheapest = min(kept, key=lambda row: total_s(found, row.replica_id))
         is_all_weighed = case.view().n_ready <= P.weigh_all_max
-        if is_all_weighed and P.is_clear(dearer(cheapest.price), Price(home_s)):
+        if is_all_weighed and terms.is_clear(dearer(cheapest.price)):
             assert when_older.reason == "move"
     for row in found.candidates:
         if "less than what a move must save" in row.why_not:
-            there_s = total_s(found, row.replica_id)
-            assert not P.is_clear(Price(there_s), Price(home_s))
-            bolder = HomeParameters(move_factor=1.0, move_margin_s=0.0)
-            assert bolder.is_clear(Price(there_s), Price(home_s))
+            assert row.price is not None
+            assert not terms.is_clear(row.price)
+            bolder = HomeParameters(recompute_per_inflight=0.0, move_margin_s=0.0)
+            assert bolder.terms(home_price, case.view()).is_clear(row.price)
         if "a branch must save" in row.why_not:
             cached = case.request.cached_tokens
             more = cached.get(row.replica_id) - cached.get(found.ranking.ranked[0])

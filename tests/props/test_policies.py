@@ -133,7 +133,14 @@ def test_home_chooses_as_if_it_priced_everybody(case: Case) -> None:
     assume(ranking.reason in ("new", "rehome", "home", "move"))
     at = None if request.home_id is None else view.candidate(request.home_id)
     others = [r for r in view.candidates if r is not at]
-    totals_s = {r.replica_id: home._price(request, r, is_new=at is None).total_s for r in others}
+    prices = {r.replica_id: home._price(request, r, is_new=at is None) for r in others}
+    terms = None
+    if at is not None:
+        terms = HomeParameters().terms(home._price(request, at), view)
+    totals_s = {
+        name: price.total_s + (0.0 if terms is None else terms.toll_s(price.prefill_s))
+        for name, price in prices.items()
+    }
     cheapest = None
     if others:
         least_ms = min(round(total_s * 1e3) for total_s in totals_s.values())
@@ -143,11 +150,11 @@ def test_home_chooses_as_if_it_priced_everybody(case: Case) -> None:
         assert cheapest is not None
         assert ranking.ranked[0] == cheapest.replica_id
     elif request.session_inflight < HomeParameters().thick_inflight and not request.is_auxiliary:
-        home_s, p = home._price(request, at).total_s, HomeParameters()
+        assert terms is not None
         moves = (
             cheapest is not None
-            and request.home_age_s >= p.move_age_s_min
-            and p.move_factor * totals_s[cheapest.replica_id] + p.move_margin_s < home_s
+            and request.home_age_s >= HomeParameters().move_age_s_min
+            and terms.is_clear(prices[cheapest.replica_id])
         )
         assert (ranking.reason == "move") == moves
         if moves and cheapest is not None:

@@ -116,8 +116,13 @@ def beaten(
 
 @pytest.mark.parametrize("name", shipped())
 def test_no_policy_of_a_scenario_beats_the_reference(name: str) -> None:
-    policies = draft_named(name).scenario().policies
-    assert beaten(name, policies, SEEDS[:1], is_shrunk=True) == []
+    # What a policy does better with one seed may be luck: then all are asked.
+    better = [
+        policy
+        for policy in draft_named(name).scenario().policies
+        if beaten(name, [policy], SEEDS[:1], is_shrunk=True)
+    ]
+    assert beaten(name, better, SEEDS, is_shrunk=True) == []
 
 
 @pytest.mark.slow

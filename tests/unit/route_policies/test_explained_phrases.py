@@ -36,7 +36,7 @@ def said(name: str, view: View, asked: RouteRequest) -> list[str]:
         (
             (Row(backlog_s=1.0), Row()),
             {},
-            ["", "cheaper by 0.8 s, less than what a move must save (2 s and 3 times)"],
+            ["", "cheaper by 0.8 s, less than what a move must save (3 s)"],
         ),
         (
             (Row(backlog_s=9.0), Row()),

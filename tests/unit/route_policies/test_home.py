@@ -62,10 +62,34 @@ def test_a_short_wait_at_home_is_waited_for() -> None:
     assert ranking.prices["r0"].wait_s == 3.0
 
 
+def test_the_busier_the_fleet_the_more_a_move_must_save() -> None:
+    """In flight elsewhere, where nothing waits and nobody would be slowed: only the toll of a move differs."""
+    idle = Case(n=40, loads={0: _backlog(12.0)})
+    full = {n: Load(inflight=8) for n in range(20, 40)}
+    busy = Case(n=40, loads={0: _backlog(12.0), **full})
+    assert idle.rank().reason == "move"
+    assert busy.rank().reason == "home"
+    assert Case(n=40, loads={0: _backlog(60.0), **full}).rank().reason == "move"
+
+
+def test_a_move_to_who_holds_as_much_pays_no_toll() -> None:
+    full = {n: Load(inflight=8) for n in range(20, 40)}
+    case = Case(n=40, loads={0: _backlog(12.0), **full})
+    cached = {"r0": 49_000, "r1": 49_000}
+    moved = case.rank(cached_tokens=cached)
+    assert (moved.ranked[0], moved.reason) == ("r1", "move")
+
+
+def test_long_prompts_take_turns_wherever_they_go() -> None:
+    assert Case().rank().takes_turns
+    assert Case().rank(home_id=None).takes_turns
+
+
 def test_a_long_wait_is_left_only_when_clearly_cheaper_elsewhere() -> None:
     recompute_s = Case().rank(home_id=None, cached_tokens={}).prices["r1"].prefill_s
     assert 1.5 < recompute_s < 2.0
-    edge_s = P.move_factor * recompute_s + P.move_margin_s
+    warm_s = Case().rank().prices["r0"].prefill_s
+    edge_s = recompute_s + P.move_margin_s - warm_s
     assert Case(loads={0: _backlog(edge_s - 0.5)}).rank().reason == "home"
     left = Case(loads={0: _backlog(edge_s + 0.5)}).rank()
     assert left.reason == "move"
