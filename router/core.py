@@ -20,6 +20,7 @@ from router.state.fleet.calls import ruled
 from router.state.fleet.fleet import Fleet
 from router.state.fleet.homes import home_after, is_usable, reason_of
 from router.state.fleet.ledger import Ledger
+from router.state.fleet.turns import check_turn
 from router.state.history import History, Outcome, RequestRecord
 from router.state.members.answers import Return
 from router.state.members.members import Members
@@ -111,10 +112,11 @@ class RouterCore:
         """When a replica may have room again: the least backlog of prefill, at least a second."""
         return self._members.retry_after_s
 
-    def arrive(self, facts: PromptFacts, now_s: float) -> Ticket:
+    def arrive(self, facts: PromptFacts, now_s: float, *, may_wait: bool = False) -> Ticket:
         """Decide where a request goes and enter it as dispatched there.
 
         Raises:
+            AwaitsTurn: it had better wait while a replica computes another long prompt; only if it ``may_wait``.
             Refused: no replica may take it (``no-replica-ready``), or all are at their limit
                 (``saturated``, with the time after which one is expected to be free); or the one that
                 the request is bound to, whose limit does not count, is not there.
@@ -135,6 +137,8 @@ class RouterCore:
             ranking = ruled(request, view, pin, now_s, bound_to=facts.bound_to, is_turn=is_turn)
         if ranking is None:
             ranking = self.policy.rank(request, view, self.dice)
+        if may_wait and ranking.takes_turns:
+            check_turn(request, self.fleet.get(ranking.ranked[0]))
         record = RequestRecord(
             key,
             _SOURCE_NAMES[facts.session_source],

@@ -9,6 +9,7 @@
                            upgrade-refused, expectation-failed, loop-detected,
                            bad-api-key, model-not-allowed, path-not-allowed
       Refused              no-replica-ready, saturated, shutting-down
+        AwaitsTurn         awaits-turn
         TenantLimit        tenant-limit
       UpstreamError
         ConnectFailed      connect-failed, connect-timeout
@@ -57,6 +58,18 @@ class ClientError(RouterError):
 
 class Refused(RouterError):
     """No replica can take the request now; ``retry_after_s`` says when to come back."""
+
+
+class AwaitsTurn(Refused):
+    """The replica chosen for it, ``replica_id``, computes another long prompt first.
+
+    Told only to a caller who said that the request may wait for that; no client sees it.
+    """
+
+    def __init__(self, replica_id: str, *, retry_after_s: float) -> None:
+        what = f"{replica_id} computes another long prompt first; try again."
+        super().__init__("awaits-turn", what, retry_after_s=retry_after_s)
+        self.replica_id = replica_id
 
 
 class TenantLimit(Refused):
@@ -110,6 +123,7 @@ CODES: Final[dict[str, int]] = {
     "tenant-limit": 429,
     "no-replica-ready": 503,
     "saturated": 503,
+    "awaits-turn": 503,
     "shutting-down": 503,
     "connect-failed": 502,
     "connect-timeout": 504,

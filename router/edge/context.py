@@ -139,14 +139,21 @@ class Door:
         return self.is_draining or self.is_leaving
 
     def arrive(
-        self, facts: PromptFacts, now_s: float, request: RequestHead, request_id: str
+        self,
+        facts: PromptFacts,
+        now_s: float,
+        request: RequestHead,
+        request_id: str,
+        *,
+        may_wait: bool = False,
     ) -> Ticket:
         """Place a request; its record carries the ids by which people look for it.
 
         Raises:
+            AwaitsTurn: it had better wait for its turn; only if it ``may_wait``.
             Refused: no replica can take the request.
         """
-        ticket = self.core.arrive(facts, now_s)
+        ticket = self.core.arrive(facts, now_s, may_wait=may_wait)
         ticket.record.request_id, ticket.record.trace_id = request_id, request.trace_id
         return ticket
 
@@ -154,7 +161,7 @@ class Door:
     budget: RetryBudget = field(init=False)
 
     def __post_init__(self) -> None:
-        self.room = WaitingRoom(self.limits.hold, self.now_s)
+        self.room = WaitingRoom(self.limits.hold, self.now_s, self.core.fleet.has_turn)
         self.budget = RetryBudget(self.limits.retry)
 
     def sweep(self, now_s: float) -> None:

@@ -268,7 +268,9 @@ class Player:
     def _arrived(self, record: Arrive) -> Output:
         arrival = self._arrivals.read(record)
         try:
-            ticket = self._placed = self.core.arrive(arrival.facts, arrival.now_s)
+            ticket = self._placed = self.core.arrive(
+                arrival.facts, arrival.now_s, may_wait=record.may_wait
+            )
         except Refused as refused:
             return Refusal(refused.code, refused.retry_after_s)
         return placed(ticket, ticket.request.serial)

@@ -85,7 +85,7 @@ class RecordedCore(RouterCore):
         return ended
 
     @override
-    def arrive(self, facts: PromptFacts, now_s: float) -> Ticket:
+    def arrive(self, facts: PromptFacts, now_s: float, *, may_wait: bool = False) -> Ticket:
         """Decide where a request goes, and write it down.
 
         Raises:
@@ -93,9 +93,9 @@ class RecordedCore(RouterCore):
         """
         journal = self._journal
         if journal.is_open:
-            self._write_arrival(facts, now_s)
+            self._write_arrival(facts, now_s, may_wait=may_wait)
         try:
-            ticket = super().arrive(facts, now_s)
+            ticket = super().arrive(facts, now_s, may_wait=may_wait)
         except Refused as refused:
             if journal.is_open:
                 journal.write(Refusal(refused.code, refused.retry_after_s))
@@ -173,7 +173,7 @@ class RecordedCore(RouterCore):
             request.head_key = int.from_bytes(links, "little")
         return request
 
-    def _write_arrival(self, facts: PromptFacts, now_s: float) -> None:
+    def _write_arrival(self, facts: PromptFacts, now_s: float, *, may_wait: bool) -> None:
         seal = self._seal
         session = seal.session(facts.session_key)
         shared = self._chains.shorten(session, facts.chain, facts.ends_bytes)
@@ -203,6 +203,7 @@ class RecordedCore(RouterCore):
                 work=facts.work,
                 is_any_model=not facts.model,
                 bound_to=facts.bound_to,
+                may_wait=may_wait,
             )
         )
 

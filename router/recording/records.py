@@ -138,6 +138,7 @@ class Arrive(_Record, tag=8):
     then those of ``links``, 8 sealed bytes each, with ``lengths_bytes`` canonical bytes each.
     ``tenant`` is sealed as a session is, None if there is none.
     ``output_tokens_max`` is cut off at 2**53. ``is_any_model``: it named none, whatever ``model`` is.
+    ``may_wait``: for its turn, at the door.
     """
 
     now_s: float
@@ -159,6 +160,7 @@ class Arrive(_Record, tag=8):
     work: Work = Work.GENERATION
     is_any_model: bool = False
     bound_to: str = ""
+    may_wait: bool = False
 
 
 class Retry(_Record, tag=9):

@@ -104,6 +104,10 @@ class HoldSettings(BaseModel):
     saturated_s: Wait = Field(default=0, description="where every replica is full")
     no_replica_ready_s: Wait = Field(default=0, description="where none may take a request")
     tenant_limit_s: Wait = Field(default=0, description="where a tenant is over its limit")
+    turn_s: Wait = Field(
+        default=180,
+        description="where a streamed request's replica computes another long prompt first; then it is sent all the same",
+    )
     # Codex ends its turn on 429 and soon after a 503; its streams may be silent for 300 s.
     unretried_s: Wait = Field(
         default=120, description="at least, for agents that would end their turn (Codex)"

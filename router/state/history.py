@@ -38,7 +38,7 @@ class RequestRecord(Row):
     """One request from its decision to its end; tokens are estimates unless ``reported_``.
 
     Times are seconds on the router's clock. ``ttft_s`` is None if no model event came.
-    ``is_turn``: it generates, unlike a call.
+    ``is_turn``: it generates, unlike a call. ``held_s`` is how long it waited at the door before this decision.
     """
 
     session_key: str
@@ -65,16 +65,17 @@ class RequestRecord(Row):
     request_id: str = ""
     trace_id: str = ""
     is_turn: bool = True
+    held_s: float = 0.0
 
     @property
     def ttft_s(self) -> float | None:
-        """From the request's arrival to its first model event."""
-        return None if self.began_s is None else self.began_s - self.arrived_s
+        """From the request's arrival at the door to its first model event."""
+        return None if self.began_s is None else self.held_s + self.began_s - self.arrived_s
 
     @property
     def duration_s(self) -> float:
-        """From the request's arrival to its end."""
-        return 0.0 if self.ended_s is None else self.ended_s - self.arrived_s
+        """From the request's arrival at the door to its end."""
+        return 0.0 if self.ended_s is None else self.held_s + self.ended_s - self.arrived_s
 
 
 @dataclass(slots=True)
@@ -136,5 +137,6 @@ class History:
             totals.prompt_tokens += record.reported_prompt_tokens
             totals.cached_tokens += record.reported_cached_tokens or 0
             totals.predicted_cached_tokens += record.predicted_cached_tokens
-        if record.began_s is not None:
-            self.ttfts_s.append(record.began_s - record.arrived_s)
+        ttft_s = record.ttft_s
+        if ttft_s is not None:
+            self.ttfts_s.append(ttft_s)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from router.dialect.base import Usage
 from router.errors import (
+    AwaitsTurn,
     ConnectFailed,
     FirstEventTimeout,
     Refused,
@@ -21,6 +22,7 @@ from router.errors import (
 )
 from router.state.history import Outcome
 from sim.engine.requests import Began, Ended, EndReason, EngineRequest, PromptTooLong, QueueFull
+from sim.fleet.rooms import TURN_S, Rooms
 from sim.kernel import Alarm, Rank
 
 if TYPE_CHECKING:
@@ -72,15 +74,25 @@ class Edge:
         self._deadlines: dict[str, tuple[float, SimReplica]] = {}
         self._timer = Alarm(_ARRIVAL, self._time_out, None)
         self._is_timing = False
+        self._rooms = Rooms(kernel, self._set_out)
 
     def start(self, exchange: Exchange) -> None:
-        """A client's try has come to its router: place it, and send it."""
-        door, now_s = exchange.door, self._kernel.now_s
-        assert door is not None, "a turn comes to a router"
+        """A client's try has come to its router."""
+        now_s = self._kernel.now_s
         exchange.sends = exchange.started = 0
         exchange.began_s = None
+        exchange.turn_by_s = now_s + TURN_S
+        self._set_out(exchange, now_s)
+
+    def _set_out(self, exchange: Exchange, now_s: float) -> None:
+        """Place it, and send it; or let it wait for its turn."""
+        door = exchange.door
+        assert door is not None, "a turn comes to a router"
         try:
             replica, reason, predicted = door.place(exchange, now_s)
+        except AwaitsTurn as turn:
+            self._rooms.enter(exchange, turn.replica_id)
+            return
         except Refused as refused:
             self._clients.failed(exchange, now_s, retry_after_s=refused.retry_after_s)
             return
@@ -120,7 +132,8 @@ class Edge:
                 self._cut(exchange, f"{replica.replica_id}'s stream ended", now_s)
 
     def cancel(self, exchange: Exchange) -> None:
-        """The router closes the connection: the engine's work on it ends."""
+        """The router closes the connection: the engine's work on it ends, or its wait at the door."""
+        self._rooms.leave(exchange)
         replica, now_s = exchange.replica, self._kernel.now_s
         if replica is None:
             return
@@ -237,6 +250,7 @@ class Edge:
         exchange.began_s = now_s
         exchange.cached_tokens = event.cached_tokens
         door.began(exchange, now_s)
+        self._rooms.ring(door, replica.replica_id, now_s)
         if not exchange.has_token:
             exchange.has_token = True
             self._recording.began(
@@ -265,6 +279,7 @@ class Edge:
         usage = Usage(exchange.turn.prompt_tokens, event.output_tokens, exchange.cached_tokens)
         door.finish(exchange, _DONE, now_s, usage=usage)
         self._checks.finished(exchange)
+        self._rooms.ring(door, replica.replica_id, now_s)
         self._recording.answered(exchange.row, now_s - began_s)
         self._clients.over(exchange, now_s)
 
@@ -316,5 +331,8 @@ class Edge:
         """The try has failed for its router."""
         door = exchange.door
         assert door is not None, "a turn comes through a door"
+        held = exchange.held
         door.finish(exchange, outcome, now_s, error=error)
         self._checks.finished(exchange)
+        if held is not None:
+            self._rooms.ring(door, held.replica_id, now_s)

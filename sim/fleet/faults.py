@@ -246,7 +246,9 @@ class Faults:
             if door in replica.watchers:
                 replica.watchers.remove(door)
         self._clients.forget_routes()
-        broken = [e for e in self._clients.unfinished.values() if e.door is door and e.held]
+        broken = [
+            e for e in self._clients.unfinished.values() if e.door is door and (e.held or e.awaits)
+        ]
         for exchange in broken:
             self._edge.cancel(exchange)
             self._checks.lost(exchange)

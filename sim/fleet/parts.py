@@ -137,10 +137,12 @@ class Exchange:
     ``started`` those of them that may have started on it. ``began_s`` is the first token of this try at
     the router, ``has_token`` that the client has seen one in any. ``held`` is the replica in
     whose row of the door's books it stands; ``order`` counts turns, those from ``order_floor`` on were not
-    all over when it was first sent.
+    all over when it was first sent. Until ``turn_by_s`` this try may wait at the door for its turn; ``awaits``, while
+    it does: the door's number and the replica.
     """
 
     __slots__ = (
+        "awaits",
         "began_s",
         "cached_tokens",
         "ceiling_tokens",
@@ -163,6 +165,7 @@ class Exchange:
         "tried",
         "tries",
         "turn",
+        "turn_by_s",
     )
 
     def __init__(self, turn: PlayedTurn, due_s: float, prompt: PlayedPrompt) -> None:
@@ -187,6 +190,8 @@ class Exchange:
         self.replica: SimReplica | None = None
         self.ticket: Ticket | None = None
         self.tried: Sequence[SimReplica] = ()
+        self.turn_by_s = 0.0
+        self.awaits: tuple[int, str] | None = None
 
     def waited_s(self, now_s: float) -> float:
         """From the client's first try until what leaves the router now is with the client."""
@@ -203,8 +208,12 @@ class Door(Protocol):
         """Decide where a turn goes; answers the replica, the reason, and the cached tokens expected there.
 
         Raises:
+            AwaitsTurn: it is to wait until a replica has computed another long prompt.
             Refused: no replica may take it.
         """
+
+    def has_turn(self, replica_id: str) -> bool:
+        """A long prompt may be sent there now, as far as turns go."""
 
     def place_again(
         self, exchange: Exchange, error: UpstreamError, now_s: float

@@ -142,10 +142,16 @@ class SimRouter:
         facts = facts_of(exchange.turn.session_key, prompt)
         if self._link is not None:
             self._link.look(facts, now_s)
-        exchange.ticket = ticket = self.core.arrive(facts, now_s)
+        exchange.ticket = ticket = self.core.arrive(
+            facts, now_s, may_wait=now_s < exchange.turn_by_s
+        )
         record = ticket.record
         replica = self._by_id[record.replica_id]
         return replica, record.reason, record.predicted_cached_tokens
+
+    def has_turn(self, replica_id: str) -> bool:
+        """No long prompt of this router's is computed there."""
+        return self.core.fleet.has_turn(replica_id)
 
     def place_again(
         self, exchange: Exchange, error: UpstreamError, now_s: float

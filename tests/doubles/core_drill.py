@@ -156,7 +156,9 @@ class Drill:
     def _grow(self, session: _Session) -> None:
         for _ in range(self.dice.randint(1, 6)):
             session.segments.append(self.dice.getrandbits(64))
-            session.lengths.append(self.dice.choice((120, 900, 4096)))
+            session.lengths.append(
+                self.dice.choice((120, 900, 900, 900, 4096, 4096, 4096, 4096, 160_000))
+            )
 
     def _arrive(self) -> None:
         dice = self.dice
@@ -194,7 +196,7 @@ class Drill:
         )
         self.arrived.append(facts)
         try:
-            self._open.append(self.core.arrive(facts, self.now_s))
+            self._open.append(self.core.arrive(facts, self.now_s, may_wait=dice.random() < 0.5))
         except Refused:
             self.n_refused += 1
         else:

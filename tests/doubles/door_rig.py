@@ -31,17 +31,22 @@ _TEST_S = 30.0
 
 
 class InOrder:
-    """A policy: the candidates by id, whatever they cost; ``is_broken`` makes it name nobody."""
+    """A policy: the candidates by id, whatever they cost; ``is_broken`` makes it name nobody.
+
+    ``takes_turns`` has long prompts wait for each other.
+    """
 
     def __init__(self) -> None:
         self.is_broken = False
+        self.takes_turns = False
         self.asked = asyncio.Event()
 
     def rank(self, request: RouteRequest, fleet: FleetView, dice: random.Random) -> Ranking:  # noqa: ARG002
         """Answer the candidates in order of their ids."""
         self.asked.set()
         ranked = () if self.is_broken else tuple(r.replica_id for r in fleet.candidates)
-        return Ranking(ranked, "in-order", {ranked[0]: Price(prefill_s=0.1044)})
+        prices = {ranked[0]: Price(prefill_s=0.1044)}
+        return Ranking(ranked, "in-order", prices, takes_turns=self.takes_turns)
 
 
 class Notes:

@@ -82,8 +82,8 @@ class _Watched(RouterCore):
         self.tickets: list[Ticket] = []
 
     @override
-    def arrive(self, facts: PromptFacts, now_s: float) -> Ticket:
-        self.tickets.append(super().arrive(facts, now_s))
+    def arrive(self, facts: PromptFacts, now_s: float, *, may_wait: bool = False) -> Ticket:
+        self.tickets.append(super().arrive(facts, now_s, may_wait=may_wait))
         return self.tickets[-1]
 
 

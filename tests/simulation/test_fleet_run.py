@@ -165,7 +165,7 @@ def test_a_limit_of_in_flight_requests_refuses_and_clients_come_back() -> None:
 
 def test_what_still_waits_at_the_end_counts_with_its_wait_so_far() -> None:
     swamped = replace(SMALL, duration_s=60.0, warmup_s=0.0, fleet=(FleetSpec(replicas=1),))
-    play = SmallPlay(90, turns=2, first_tokens=120_000, gap_s=2.0)
+    play = SmallPlay(80, turns=2, first_tokens=120_000, gap_s=2.0)
     result = simulate(swamped, "home", play, seed=1)
     assert 0 < result.unfinished < result.requests < 100
     waits_s = [wait_s for wait_s, _ in result.curves.ttft_cdf]

@@ -355,12 +355,12 @@ class Metered(RouterCore):
 
     n_left = 0
 
-    def arrive(self, facts: PromptFacts, now_s: float) -> Ticket:
+    def arrive(self, facts: PromptFacts, now_s: float, *, may_wait: bool = False) -> Ticket:
         """Place a request, if the tenant may send one."""
         if not self.n_left:
             raise Refused("tenant-limit", "Too many.", http_status=429, retry_after_s=3.0)
         self.n_left -= 1
-        return super().arrive(facts, now_s)
+        return super().arrive(facts, now_s, may_wait=may_wait)
 
 
 async def test_a_tenant_over_its_limit(table: Mapping[str, Dialect]) -> None:

@@ -24,6 +24,10 @@ class RetryLimits:
 class HoldLimits:
     """How long a refused request is held, by what it is refused for; 0 refuses at once.
 
+    ``turn_s`` is how long a streamed request with a long prompt waits while the replica chosen for it computes
+    another; then it is sent all the same, with two minutes left of the five for which Codex waits for an event.
+    0: long prompts do not take turns.
+
     ``unretried_s`` is the least, whatever the reason, for agents that would end their turn (Codex
     gives up on a request after a few seconds, and on a stream after 300 s without an event). At
     most ``requests_max`` with ``bytes_max`` of bodies wait; beyond that nobody else is held.
@@ -32,6 +36,7 @@ class HoldLimits:
     saturated_s: float = 0.0
     no_replica_ready_s: float = 0.0
     tenant_limit_s: float = 0.0
+    turn_s: float = 180.0
     unretried_s: float = 120.0
     requests_max: int = 256
     bytes_max: int = 256 * 1024 * 1024

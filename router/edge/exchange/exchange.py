@@ -219,7 +219,7 @@ class Exchange:
             place.leave(self, Pressure.HELD_PLACED)
         now_s = self._door.now_s()
         if reader.has_begun:
-            self._door.core.began(place.ticket, now_s)
+            place.began(now_s)
         if kept_id := reader.kept_id:
             self._door.holders.keep(kept_id, place.ticket.record)
         if head.status in RETRIED:

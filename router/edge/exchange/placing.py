@@ -13,7 +13,7 @@ from router.edge.bounds.holding import Wait, wait_s
 from router.edge.bounds.tries import STALLED, costs_work, may_go_on, may_have_started, may_repeat
 from router.edge.context import Pressure
 from router.edge.exchange.opening import opened
-from router.errors import Refused, RouterError, UpstreamStatus
+from router.errors import AwaitsTurn, Refused, RouterError, UpstreamStatus
 from router.state.health.table import KEEPING, TAKING
 from router.state.history import Outcome
 
@@ -135,12 +135,13 @@ class Placement:
         self.started_s = now_s
         door.budget.n_asked += 1
         try:
-            self._let_in(now_s)
+            self._admit(now_s)
+            if not self._takes_turn(waiter, now_s):
+                self._let_in(now_s)
         except Refused as refusal:
             if not self.hold(refusal, waiter, now_s):
                 raise
-            return False
-        return True
+        return self.ticket is not None
 
     def let_go(self) -> None:
         """The answer begins: the body is not sent again."""
@@ -148,6 +149,14 @@ class Placement:
         if tying is not None and self.ticket is not None:
             tying.offer(self.ticket, self.dialect.name, self.body)
         self.body = b""
+
+    def began(self, now_s: float) -> None:
+        """The first model event came; where a long prompt was computed, it is the next one's turn."""
+        door, ticket = self._door, self.ticket
+        assert ticket is not None
+        door.core.began(ticket, now_s)
+        if door.room.waiting and ticket.entry.is_long:
+            door.room.ring()
 
     # After a failure
 
@@ -217,9 +226,9 @@ class Placement:
         return self.wait.refusal
 
     def is_over(self, now_s: float) -> bool:
-        """It has waited long enough."""
+        """It has waited long enough. Who waits for its turn is sent then, not refused."""
         assert self.wait is not None
-        return now_s >= self.wait.until_s
+        return now_s >= self.wait.until_s and not self.wait.is_for_turn
 
     def hold(self, refusal: RouterError, waiter: Waiter, now_s: float) -> bool:
         """Let it wait for room, if its agent or the settings want that; False if it may not."""
@@ -231,12 +240,14 @@ class Placement:
             wait = Wait(refusal, until_s=self.started_s + allowed_s, n_bytes=len(self.body))
         elif not isinstance(refusal, (Refused, UpstreamStatus)):
             return False
+        else:
+            self._wait_on(wait, refusal)
         if now_s >= wait.until_s or not door.room.enter(waiter, wait):
             return False
         if self.wait is None:
             door.observer.noted(Pressure.HELD)
         self.wait = wait
-        wait.refusal = refusal
+        wait.refused(refusal, now_s)
         if self.ticket is not None:
             wait.pause(now_s)
             self._take_back(refusal, now_s)
@@ -247,13 +258,16 @@ class Placement:
         door, wait = self._door, self.wait
         assert wait is not None
         is_full = wait.awaits_fleet and door.core.fleet.view().is_empty
-        if is_full or door.is_draining:
+        if (is_full and not wait.is_for_turn) or door.is_draining:
             return False
         try:
-            self._let_in(now_s)
+            self._admit(now_s)
+            self._let_in(now_s, may_wait=now_s < self._turn_by_s)
         except Refused as refusal:
-            wait.refusal = refusal
-            wait.pause(now_s)
+            self._wait_on(wait, refusal)
+            wait.refused(refusal, now_s)
+            if not wait.is_for_turn:
+                wait.pause(now_s)
             return None
         door.room.leave(waiter)
         return True
@@ -265,14 +279,37 @@ class Placement:
             self._door.room.leave(waiter)
             self._door.observer.noted(how)
 
-    def _let_in(self, now_s: float) -> None:
+    @property
+    def _turn_by_s(self) -> float:
+        """Until when it may wait for its turn: only a stream shows its client that it is alive meanwhile."""
+        return self.started_s + (self._door.limits.hold.turn_s if self.is_stream else 0.0)
+
+    def _takes_turn(self, waiter: Waiter, now_s: float) -> bool:
+        """Place it unless it has to wait for its turn, and let it wait then; False if it can do neither."""
+        try:
+            self._let_in(now_s, may_wait=now_s < self._turn_by_s)
+        except AwaitsTurn as turn:
+            return self.hold(turn, waiter, now_s)
+        return True
+
+    def _wait_on(self, wait: Wait, refusal: RouterError) -> None:
+        """It may wait as long as its new refusal allows, where only one of the two is that of a turn."""
+        if wait.is_for_turn != isinstance(refusal, AwaitsTurn):
+            allowed_s = wait_s(self._door.limits.hold, refusal, self.manners)
+            wait.until_s = self.started_s + allowed_s
+
+    def _admit(self, now_s: float) -> None:
+        if self._visit is not None:
+            self._visit.admit(now_s)
+
+    def _let_in(self, now_s: float, *, may_wait: bool = False) -> None:
         assert self.facts is not None
-        visit = self._visit
-        if visit is not None:
-            visit.admit(now_s)
-        self.ticket = self._door.arrive(self.facts, now_s, self._request, self._request_id)
-        if visit is not None:
-            visit.placed(self.ticket, len(self.body))
+        self.ticket = ticket = self._door.arrive(
+            self.facts, now_s, self._request, self._request_id, may_wait=may_wait
+        )
+        ticket.record.held_s = now_s - self.started_s
+        if self._visit is not None:
+            self._visit.placed(ticket, len(self.body))
 
     def _take_back(self, error: RouterError, now_s: float) -> None:
         body = self.body

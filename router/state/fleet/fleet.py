@@ -13,6 +13,7 @@ from router.policy.ring import Rings
 from router.state.fleet.by_model import ByModel, Offers, eligible, may_serve
 from router.state.fleet.candidates import Eligible, View
 from router.state.fleet.replica import Replica
+from router.state.fleet.turns import has_turn
 from router.state.health.table import KEEPING, TAKING, Event, State, follow
 from router.state.wishes import Wishes
 
@@ -244,6 +245,10 @@ class Fleet:
             if all(replica.state not in KEEPING for replica in self._replicas.values()):
                 self._plain = self._everyone
         return self._everyone
+
+    def has_turn(self, replica_id: str) -> bool:
+        """A long prompt may be sent there now, as far as turns go."""
+        return has_turn(self._replicas.get(replica_id))
 
     def eligible(self, model: str = "") -> Sequence[Candidate]:
         """Who might take a request for this model, were it not for limits."""

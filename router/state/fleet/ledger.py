@@ -12,6 +12,9 @@ from typing import Final
 
 from router.rows import Row
 
+LONG_TOKENS: Final = 32_768
+"""From so many tokens to be computed on a prompt is long: four of an engine's usual chunks, a second and more."""
+
 _US: Final = 1e6
 
 
@@ -19,7 +22,8 @@ _US: Final = 1e6
 class Load:
     """What one replica carries of ours: counts, tokens, and prefill not yet answered.
 
-    ``prefill_tokens`` are those to be computed of the requests that have not begun to answer;
+    ``prefill_tokens`` are those to be computed of the requests that have not begun to answer, of which
+    ``long_prefills`` have :data:`LONG_TOKENS` and more;
     ``given_tokens`` the most of them since the replica's last report, ``deepest_tokens`` the longest
     request since none of ours was there. ``has_taken_back``: one ended since the report before it had begun to
     answer, and may be computed still. ``heard_s`` is when an answer last brought something, as the edge's
@@ -31,6 +35,7 @@ class Load:
     decoding: int = 0
     backlog_us: int = 0
     prefill_tokens: int = 0
+    long_prefills: int = 0
     given_tokens: int = 0
     deepest_tokens: int = 0
     has_taken_back: bool = False
@@ -54,6 +59,11 @@ class Entry(Row):
     load: Load
     has_begun: bool = False
     is_open: bool = True
+
+    @property
+    def is_long(self) -> bool:
+        """Much of its prompt is to be computed."""
+        return self.prefill_tokens >= LONG_TOKENS
 
 
 @dataclass(slots=True)
@@ -119,6 +129,7 @@ class Ledger:
         load = entry.load
         load.backlog_us -= entry.prefill_us
         load.prefill_tokens -= entry.prefill_tokens
+        load.long_prefills -= entry.is_long
         load.decoding += 1
         self.changed[entry.replica_id] = None
 
@@ -147,6 +158,7 @@ class Ledger:
         load.inflight_tokens += entry.tokens
         load.backlog_us += entry.prefill_us
         load.prefill_tokens = tokens = load.prefill_tokens + entry.prefill_tokens
+        load.long_prefills += entry.is_long
         load.given_tokens = max(load.given_tokens, tokens)
         load.deepest_tokens = max(load.deepest_tokens, entry.tokens)
         self.changed[entry.replica_id] = None
@@ -162,6 +174,7 @@ class Ledger:
         else:
             load.backlog_us -= entry.prefill_us
             load.prefill_tokens -= entry.prefill_tokens
+            load.long_prefills -= entry.is_long
             load.has_taken_back = True
         self.changed[entry.replica_id] = None
         if not load.inflight:

@@ -183,7 +183,7 @@ def test_errors_come_back_by_class_and_code_without_their_words() -> None:
 
 def test_the_random_drill_reaches_every_kind_of_record_and_decision() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(12):
+    for seed in range(16):
         core, journal = recorded(seed=seed, parameters=PARAMETERS[seed % 2])
         Drill(core, seed).run(600)
         seen.update(kinds(journal))
@@ -200,7 +200,7 @@ def test_the_random_drill_reaches_every_kind_of_record_and_decision() -> None:
     }
     wanted = {
         "home", "new", "rehome", "spill", "retry", "auxiliary", "branch", "move", "split",
-        "saturated", "no-replica-ready", "back", "ended", *Event,
+        "saturated", "no-replica-ready", "awaits-turn", "back", "ended", *Event,
     } - {Event.DRAIN, Event.UNDRAIN}  # fmt: skip
     missing = (wanted | every - {"End", "_Record"}) - seen.keys()
     assert not missing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.state.fleet.ledger import Ledger
+from router.state.fleet.ledger import LONG_TOKENS, Ledger
 
 _STEPS = st.lists(
     st.tuples(st.sampled_from(["open", "began", "move", "close"]), st.integers(0, 9)), max_size=80
@@ -60,7 +60,15 @@ def test_sums_return_to_zero_after_any_interleaving(steps: list[tuple[str, int]]
     for step, n in steps:
         if step == "open":
             session = f"s{n % 3}"
-            entries.append(ledger.open("ab"[n % 2], session, tokens=n * 7, prefill_s=n * 0.1))
+            entries.append(
+                ledger.open(
+                    "ab"[n % 2],
+                    session,
+                    tokens=n * 7,
+                    prefill_s=n * 0.1,
+                    prefill_tokens=n * LONG_TOKENS // 5,
+                )
+            )
         elif entries:
             entry = entries[n % len(entries)]
             if step == "began":
@@ -68,17 +76,21 @@ def test_sums_return_to_zero_after_any_interleaving(steps: list[tuple[str, int]]
             elif step == "close":
                 ledger.close(entry)
             elif entry.is_open:
-                ledger.move(entry, "ba"[n % 2], prefill_s=0.3)
+                ledger.move(entry, "ba"[n % 2], prefill_s=0.3, prefill_tokens=n * LONG_TOKENS // 4)
         for replica_id in "ab":
             load = ledger.load(replica_id)
             here = [e for e in entries if e.is_open and e.replica_id == replica_id]
             assert load.inflight == len(here)
             assert load.inflight_tokens == sum(e.tokens for e in here)
             assert load.decoding == sum(e.has_begun for e in here)
-            assert load.backlog_us == sum(e.prefill_us for e in here if not e.has_begun)
+            waiting = [e for e in here if not e.has_begun]
+            assert load.backlog_us == sum(e.prefill_us for e in waiting)
+            assert load.prefill_tokens == sum(e.prefill_tokens for e in waiting)
+            assert load.long_prefills == sum(e.prefill_tokens >= LONG_TOKENS for e in waiting)
     for entry in entries:
         ledger.close(entry)
     for replica_id in "ab":
         load = ledger.load(replica_id)
         assert (load.inflight, load.inflight_tokens, load.decoding, load.backlog_us) == (0, 0, 0, 0)
+        assert (load.prefill_tokens, load.long_prefills) == (0, 0)
         assert all(ledger.session_inflight(f"s{i}", replica_id) == 0 for i in range(3))
