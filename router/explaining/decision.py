@@ -8,6 +8,7 @@ from router.policy.view import Weighed
 from router.rows import Row
 from router.state.fleet.by_model import may_serve
 from router.state.fleet.homes import reason_of
+from router.state.fleet.turns import awaits_turn
 from router.state.health.table import KEEPING, State
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class Decision(Row):
     """Where a request goes, and why nowhere else; tokens are estimates.
 
     ``chosen_id`` "": nobody can take it, and the reason is the error's code. ``replicas`` are all: the chosen one, the
-    other candidates from the cheapest on, and those that are none.
+    other candidates from the cheapest on, and those that are none. ``awaits_turn``: if it may wait, it does, until the
+    chosen one has computed another long prompt.
     """
 
     session_key: str
@@ -66,6 +68,7 @@ class Decision(Row):
     replicas: tuple[ReplicaReasons, ...]
     chosen_id: str = ""
     model: str = ""
+    awaits_turn: bool = False
 
 
 def told(
@@ -83,7 +86,12 @@ def told(
     weighed = {row.replica_id: row for row in explanation.candidates}
     rows = _rows(core, request, weighed, now_s, model=model, tried=tried)
     decision = _decision(request, rows, reason, explanation.rule)
-    decision.chosen_id, decision.model = ranking.ranked[0], model
+    chosen_id = ranking.ranked[0]
+    decision.chosen_id, decision.model = chosen_id, model
+    chosen = core.fleet.get(chosen_id)
+    decision.awaits_turn = (
+        ranking.takes_turns and chosen is not None and awaits_turn(request, chosen)
+    )
     return decision
 
 

@@ -20,6 +20,7 @@ def plain(decision: Decision, policy: str) -> dict[str, Any]:
         "chosen": decision.chosen_id or None,
         "reason": decision.reason,
         "rule": decision.rule,
+        "awaits_turn": decision.awaits_turn,
         "home": decision.home_id,
         "home_age_s": None if decision.home_id is None else round(decision.home_age_s, 3),
         "session_inflight": decision.session_inflight,

@@ -38,6 +38,8 @@ def _title(view: Mapping[str, Any]) -> list[str]:
         if view["session_inflight"]:
             since += f", {view['session_inflight']} in flight there"
     facts = [size, since or "no home yet"]
+    if view["awaits_turn"]:
+        facts.insert(0, "waits for its turn first: another long prompt is computed there")
     if view["model"]:
         facts.append(f"model {_printable(view['model'])}")
     if view.get("told_by"):

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from router.core import CoreParameters
 from router.dialect.base import SessionSource
-from router.errors import Refused
+from router.errors import AwaitsTurn, Refused
 from router.explaining.next_turn import next_turn, prompt_of
 from router.policy import registry
 from router.state.fleet.by_model import may_serve
@@ -62,14 +62,19 @@ def test_it_is_what_is_decided_next(
         assert list(core.beliefs.ties._ties) == ties
         facts = prompt_of(core, pin, new_tokens)
         facts = structs.replace(facts, session_key=key, session_source=SOURCE)
-        if has_no_room(core, pin.claim_id, facts.ends_bytes[-1]):
-            continue  # what another router told of is then held in part: a look makes no room
+        told_of = [pin.claim_id, *([] if pin.tie is None else pin.tie.places)]
+        if any(has_no_room(core, place, facts.ends_bytes[-1]) for place in told_of):
+            continue  # what others or pages tell of is then held in part: a look makes no room
         if not found.chosen_id:
             with pytest.raises(Refused) as refusal:
                 core.arrive(facts, now_s)
             assert found.reason == refusal.value.code
             continue
-        ticket = core.arrive(facts, now_s)
+        if found.awaits_turn:
+            with pytest.raises(AwaitsTurn) as turn:
+                core.arrive(facts, now_s, may_wait=True)
+            assert turn.value.replica_id == found.chosen_id
+        ticket = core.arrive(facts, now_s, may_wait=not found.awaits_turn)
         record = ticket.record
         assert (found.chosen_id, found.reason) == (record.replica_id, record.reason)
         assert (found.prompt_tokens, found.output_tokens) == (

@@ -249,6 +249,7 @@ class ReplicaReasons(msgspec.Struct):
 class ExplanationView(msgspec.Struct):
     """What would be decided now on a session's next turn; ``chosen`` null: it would be refused.
 
+    ``awaits_turn``: streamed, it would wait at the door first, while the chosen replica computes another long prompt.
     ``told_by`` is the router or worker that served its last turn, null for this one. ``replicas`` are all: the chosen one,
     the other candidates from the cheapest on, and those that are none.
     """
@@ -259,6 +260,7 @@ class ExplanationView(msgspec.Struct):
     chosen: str | None
     reason: str
     rule: str
+    awaits_turn: bool
     home: str
     home_age_s: float
     session_inflight: int

@@ -24,11 +24,15 @@ def check_turn(request: RouteRequest, replica: Replica | None) -> None:
     Raises:
         AwaitsTurn: much of its prompt is to be computed there, and another long one is.
     """
-    if replica is None or has_turn(replica):
-        return
-    replica_id = replica.replica_id
-    if request.prompt_tokens - request.cached_tokens.get(replica_id) >= LONG_TOKENS:
-        raise AwaitsTurn(replica_id, retry_after_s=max(1.0, replica.prefill_ahead_s))
+    if replica is not None and awaits_turn(request, replica):
+        raise AwaitsTurn(replica.replica_id, retry_after_s=max(1.0, replica.prefill_ahead_s))
+
+
+def awaits_turn(request: RouteRequest, replica: Replica) -> bool:
+    """Much of its prompt is to be computed at this replica, and another long one is."""
+    if has_turn(replica):
+        return False
+    return request.prompt_tokens - request.cached_tokens.get(replica.replica_id) >= LONG_TOKENS
 
 
 def has_turn(replica: Replica | None) -> bool:

@@ -34,7 +34,7 @@ def with_long_names(shown: dict[str, Any]) -> dict[str, Any]:
         if row["price"] is not None:
             row["price"] = dict.fromkeys(row["price"], 1_234.567)
         if row["why_not"]:
-            row["why_not"] = "cheaper by 0.4 s, less than what a move must save (2 s and 3 times)"
+            row["why_not"] = "cheaper by 0.4 s, less than what a move must save (3 s)"
         row |= {"backlog_s": 1_234.5, "live_tokens": 7_200_000, "report_age_s": 4_000.0}
     return shown
 
@@ -72,6 +72,13 @@ def test_columns_are_aligned_and_fit_whatever_is_in_them(policy: str) -> None:
     for n, row in enumerate(alike["replicas"]):
         row["id"] = f"{n}-is-the-number-of-the-{n}"
     assert "2-is-the...of-the-2  " in "\n".join(lines(alike))
+
+
+def test_it_says_that_a_long_prompt_would_wait_for_its_turn() -> None:
+    words = "waits for its turn first: another long prompt is computed there; 60.1k prompt"
+    shown = view()
+    assert words not in "\n".join(lines(shown))
+    assert words in "\n".join(lines(shown | {"awaits_turn": True}))
 
 
 def test_of_many_replicas_some_are_shown() -> None:
