@@ -18,6 +18,7 @@ from router.explaining.decision import told
 from router.state.history import Outcome
 from sim.fleet.driver import routed
 from sim.fleet.polls import MODEL
+from sim.fleet.rooms import TURN_S
 from sim.fleet.routers import SimRouter
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class Pick:
 class Explained:
     """One decision, where it stands in the run, and what then happened; times are seconds of the run.
 
-    ``ttft_s`` is the client's, from its first try; of a turn without a token it is the wait so far.
+    ``ttft_s`` is the client's, from its first try; of a turn without a token it is the wait so far. For ``held_s`` this try
+    had waited at the door for its turn when it was placed.
     """
 
     row: int
@@ -60,6 +62,7 @@ class Explained:
     at_s: float
     decision: Decision
     exchange: Exchange
+    held_s: float = 0.0
     outcome: str = "unfinished"
     replica_id: str = ""
     tries: int = 1
@@ -167,7 +170,8 @@ class WatchedRouter(SimRouter):
             policy.asked_s = None
         decision, row = policy.taken(), exchange.row
         assert decision.chosen_id == placed[0].replica_id, "what is explained is what is done"
-        watch.found[row] = Explained(row, watch.rows[row], now_s, decision, exchange)
+        held_s = max(0.0, now_s - (exchange.turn_by_s - TURN_S))
+        watch.found[row] = Explained(row, watch.rows[row], now_s, decision, exchange, held_s)
         return placed
 
     @override

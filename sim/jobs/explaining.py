@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sim.workload.play.turns import Play
 
 _NAMED_MAX = 3
+_HELD_S_MIN = 0.01
 
 
 def explain(asked: Asked, pick: Pick | None, *, n_slowest: int, rows_max: int) -> Outcome:
@@ -95,6 +96,8 @@ def _what_happened(one: Explained) -> str:
     if one.ttft_s is None or not one.replica_id:
         return "then: it was not answered in this run"
     said = [f"then: first token after {one.ttft_s:,.2f} s at {one.replica_id}"]
+    if one.held_s >= _HELD_S_MIN:
+        said.append(f"{one.held_s:,.2f} s of it at the door until it was its turn")
     if one.reported_prompt_tokens is not None:
         expected = next(
             (r.cached_tokens for r in one.decision.replicas if r.replica_id == one.replica_id), 0
@@ -122,6 +125,7 @@ def _plain(one: Explained, policy: str) -> dict[str, object]:
             "replica": one.replica_id or None,
             "tries": one.tries,
             "ttft_s": one.ttft_s,
+            "held_s": one.held_s,
             "prompt_tokens": one.reported_prompt_tokens,
             "cached_tokens": one.reported_cached_tokens,
             "output_tokens": one.output_tokens,

@@ -12,6 +12,7 @@ from router.core import RouterCore
 from router.edge.bounds.limits import HoldLimits
 from router.policy import registry
 from sim.fleet.driver import simulate
+from sim.fleet.explaining import Pick, explained
 from sim.fleet.rooms import TURN_S
 from sim.rng import stream
 from sim.scenario.model import FaultKind, FaultSpec, FleetSpec, RouterSpec, Scenario
@@ -72,6 +73,20 @@ def test_who_has_waited_long_enough_is_sent() -> None:
 def test_a_policy_without_turns_sends_all_at_once() -> None:
     _, (core,) = watched(SWAMPED, "sticky")
     assert max(n for _, n in core.most) > 20
+
+
+def test_what_is_explained_is_the_decision_that_places_it() -> None:
+    def play() -> SmallPlay:
+        return SmallPlay(60, turns=4, first_tokens=120_000, gap_s=2.0)
+
+    pick = Pick(rows=frozenset(range(60)))
+    watch = explained(replace(SWAMPED, duration_s=TURN_S / 2), "home", play, pick, seed=1)
+    held = sorted(found.held_s for found in watch.found.values())
+    assert held[0] == pytest.approx(0.0, abs=1e-9)
+    assert held[-1] > 60.0
+    for found in watch.found.values():
+        assert not found.decision.awaits_turn or found.held_s == pytest.approx(TURN_S, abs=2.0)
+        assert found.ttft_s is None or found.ttft_s > found.held_s
 
 
 @pytest.mark.parametrize(
