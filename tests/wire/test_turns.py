@@ -125,6 +125,18 @@ async def test_a_long_prompt_waits_until_the_other_begins(table: Mapping[str, Di
         assert rig.notes.pressure == {"held": 2, "held-placed": 2}
 
 
+async def test_the_next_one_does_not_wait_for_the_doors_timer(table: Mapping[str, Dialect]) -> None:
+    limits = EdgeLimits(sweep_s=600.0, drain_s=5.0)
+    async with door(table, limits) as (rig, engine), client_of(rig.port) as second:
+        await ask(second, "second")
+        await rig.notes.until("held")
+        engine.begin("first")  # which goes on, so that nothing ends
+        await engine.has("first", "second")
+        engine.begin("second")
+        engine.ends.set()
+        assert SAID in await second.read_until(END)
+
+
 async def test_a_turn_is_free_when_the_other_fails_or_leaves(table: Mapping[str, Dialect]) -> None:
     async with (
         door(table) as (rig, engine),
