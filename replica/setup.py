@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError
 from replica.hardware.footprint import Footprint, footprint_of
 from replica.hardware.gpus import GIB, GPUS, Gpu
-from replica.hardware.memory import PAGE_TOKENS
+from replica.hardware.memory import CPU_GROWTH_GIB, PAGE_TOKENS
 from replica.hardware.models import MODELS, KvDtype, model_named
 from replica.settings import Choice
 
@@ -150,6 +150,8 @@ def setup_of(
     share = footprint or _known_footprint(recipe, count)
     if share.heads % count:
         raise _undivided(recipe, share.heads, count)
+    if kind is None:
+        share = replace(share, reserved_bytes=share.reserved_bytes + CPU_GROWTH_GIB * GIB)
     return Setup(recipe, kind, count, share, device_gib)
 
 

@@ -72,7 +72,7 @@ def _memory(plan: Plan) -> Table:
     rows = [
         ("target weights", memory.target_gib),
         ("draft weights", memory.draft_gib),
-        ("images' embeddings", memory.reserved_gib),
+        (_reserved_for(plan), memory.reserved_gib),
         (f"KV pool, {share.kv_bytes:,} B a token", memory.kv_gib),
         (f"the drafter's KV, {share.draft_kv_bytes:,} B a token", memory.draft_kv_gib),
         ("graphs and metadata, estimated", memory.graphs_gib),
@@ -85,6 +85,10 @@ def _memory(plan: Plan) -> Table:
     table.add_section()
     table.add_row("in all", f"{memory.device_gib:.2f}")
     return table
+
+
+def _reserved_for(plan: Plan) -> str:
+    return "the engine's own processes" if plan.setup.gpu is None else "images' embeddings"
 
 
 def _tokens(plan: Plan) -> Table:

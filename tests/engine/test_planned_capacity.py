@@ -1,7 +1,8 @@
 """The plan's tokens against what real SGLang makes of a CPU's memory.
 
 SGLang sizes its pool by the memory that is free, which other processes here change meanwhile: each
-setting is tried up to three times, with what SGLang says it found at its start.
+setting is tried up to three times, with what SGLang says it found at its start, once the memory of
+the one before has come back.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ pytestmark = pytest.mark.engine
 
 TRIES = 3
 CLOSE = 0.02
+STILL_GIB = 0.02
+STILL_S_MAX = 20.0
 FOUND = re.compile(r"Load weight begin\. avail mem=([0-9.]+) GB")
 
 
@@ -53,6 +56,20 @@ def set_up(mem_fraction: float, page_tokens: int, device_gib: float) -> Setup:
     )
     recipe = recipe.model_copy(update={"memory": memory})
     return setup_of(recipe, device_gib=device_gib, footprint=share)
+
+
+def settled_gib() -> float:
+    """What is free once it no longer changes: a killed process gives gigabytes back after its end."""
+    until_s = time.monotonic() + STILL_S_MAX
+    before_gib = free_cpu_gib()
+    assert before_gib is not None
+    while True:
+        time.sleep(0.5)
+        free_gib = free_cpu_gib()
+        assert free_gib is not None
+        if abs(free_gib - before_gib) <= STILL_GIB or time.monotonic() > until_s:
+            return free_gib
+        before_gib = free_gib
 
 
 def capacity_of(launch: Launch, log: Path) -> int:
@@ -90,11 +107,9 @@ def capacity_of(launch: Launch, log: Path) -> int:
 def test_the_plan_is_what_sglang_leaves(
     tmp_path: Path, mem_fraction: float, page_tokens: int
 ) -> None:
-    free_gib = free_cpu_gib()
-    assert free_gib is not None
     off = []
     for attempt in range(TRIES):
-        setup = set_up(mem_fraction, page_tokens, free_gib)
+        setup = set_up(mem_fraction, page_tokens, settled_gib())
         launch = launch_of(
             setup,
             port=free_port(),

@@ -130,7 +130,7 @@ def test_a_plan_for_a_cpu_reads_the_models_folder(
 ) -> None:
     folder = str(model(tmp_path / "m", CONFIG))
     made = tree(capsys, "plan", "tiny-cpu", "--model-path", folder, "--memory-gib", "10")
-    assert made["capacity_tokens"] == int((10 * 2**30 * 0.1 - 300) // (512 * 64)) * 64
+    assert made["capacity_tokens"] == int(((1.0 - 0.06) * 2**30 - 300) // (512 * 64)) * 64
     assert made["kv_bytes_per_token"] == 512
     here = tree(capsys, "plan", "tiny-cpu", "--model-path", folder)
     assert here["memory_gib_per_gpu"]["device_gib"] > 0.1

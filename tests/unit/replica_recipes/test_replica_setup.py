@@ -13,7 +13,14 @@ from replica.plan.cautions import CAUTIONS, cautions
 from replica.plan.figures import SESSION_TOKENS, plan_of, tree_of
 from replica.settings import Choice, Recipe, load_recipe
 from replica.setup import Setup, changed, draft_kv_dtype, setup_of
-from tests.unit.replica_recipes.setups import TINY, every_recipe, kimi, set_up, tiny_footprint
+from tests.unit.replica_recipes.setups import (
+    CPU_GIB,
+    TINY,
+    every_recipe,
+    kimi,
+    set_up,
+    tiny_footprint,
+)
 
 
 def recipe_of(name: str = "kimi-k2.6-nvfp4") -> Recipe:
@@ -246,3 +253,10 @@ def test_a_footprint_by_config_is_that_of_the_facts() -> None:
         footprint_of_config(
             {**TINY, "num_hidden_layers": "two"}, weights_bytes=1, tp=1, kv_dtype=KvDtype.BF16
         )
+
+
+def test_an_engine_on_a_cpu_lives_in_the_memory_that_it_shares_out() -> None:
+    tiny = setup_of(recipe_of("tiny-cpu"), device_gib=CPU_GIB, footprint=tiny_footprint())
+    kv_gib = tiny.capacity_tokens * tiny.footprint.kv_bytes / GIB
+    weights_gib = tiny.footprint.target_bytes / GIB
+    assert kv_gib + weights_gib == pytest.approx(CPU_GIB * 0.1 - 0.06, abs=1e-4)
