@@ -39,7 +39,7 @@ class EngineFacts:
     Capacities are whole pages; ``host_capacity_tokens`` 0 means no host tier. ``verify_tokens`` is
     the tokens a verify step checks; 1 means no drafter: plain decode steps of one token each.
     ``accept_length`` lies within 1 and ``verify_tokens``; requests' own means spread evenly around
-    it, to ``accept_spread_ratio`` (0 to 1) of the way to the nearer of these two.
+    it, to ``accept_spread_ratio`` (0 to 1) of the way to the nearer of these two. ``layers`` are the model's.
     """
 
     name: str
@@ -57,10 +57,21 @@ class EngineFacts:
     accept_spread_ratio: float = ACCEPT_SPREAD_RATIO
     verify_tokens: int = 8
     context_tokens_max: int = 262_144
+    layers: int = KIMI_K26.layers
 
     def prefill_s(self, new_tokens: int, cached_tokens: int) -> float:
         """Seconds to prefill ``new_tokens`` behind ``cached_tokens``, in chunks, alone."""
         return self.times.prompt_s(new_tokens, cached_tokens, chunk_tokens=self.chunk_tokens)
+
+    def loading_s(self, compute_s: float, load_s: float) -> float:
+        """Seconds of a prefill step whose cached part comes from the host tier meanwhile.
+
+        SGLang loads on a stream of its own, and each layer waits for its part alone (``LayerDoneCounter``):
+        the longer of the two goes on without a pause, the other one adds its first or last layer.
+        """
+        if compute_s >= load_s:
+            return compute_s + load_s / self.layers
+        return load_s + compute_s / self.layers
 
     def step_s(self, batch: int, context_tokens: float) -> float:
         """Seconds of one generation step: verify with a drafter, plain decode without."""
@@ -115,6 +126,7 @@ def engine_facts(
         accept_length=ACCEPT_LENGTH if has_draft else 1.0,
         verify_tokens=model.draft.block_tokens if has_draft else 1,
         context_tokens_max=model.context_tokens_max,
+        layers=model.layers,
     )
 
 

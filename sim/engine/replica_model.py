@@ -283,7 +283,8 @@ class ReplicaModel:
             job.compute_s = facts.prefill_s(job.fill_tokens - pages * page, pages * page)
         job.prefill_s = job.compute_s
         if lookup.device_pages < pages and not pool.host.is_shared:
-            job.prefill_s += (pages - lookup.device_pages) * page * facts.host_load_s_per_token
+            load_s = (pages - lookup.device_pages) * page * facts.host_load_s_per_token
+            job.prefill_s = facts.loading_s(job.compute_s, load_s)
 
     def _refuse_impossible(self, request: EngineRequest) -> None:
         prompt, output, facts = request.prompt_tokens, request.output_tokens, self.facts

@@ -222,9 +222,7 @@ class Scheduler:
         parts = self.admission.form(self, self.totals)
         if not parts:
             return None
-        load_s = 0.0
-        is_silent = True
-        page = self.facts.page_tokens
+        load_s, is_silent, page = 0.0, True, self.facts.page_tokens
         work: list[tuple[int, int]] = []
         for job, n_tokens in parts:
             load_s += job.host_load_s
@@ -242,8 +240,10 @@ class Scheduler:
             is_silent = is_silent and not riders
             work += [(1, job.prompt_tokens + job.tokens) for job in riders]
             grow_for_step(self.pool, riders, page_tokens=page, reserve=self.reserve_tokens)
-        duration_s = (self.facts.times.prefill_batch_s(work) + load_s) * self.slowness
-        step = PrefillStep(at_s, at_s + duration_s, parts, riders, is_silent)
+        duration_s = self.facts.times.prefill_batch_s(work)
+        if load_s:
+            duration_s = self.facts.loading_s(duration_s, load_s)
+        step = PrefillStep(at_s, at_s + duration_s * self.slowness, parts, riders, is_silent)
         if isinstance(self.step, PrefillStep):
             step.go_on_from(self.step, self.facts.chunk_tokens)
         if len(parts) == 1 and step.is_silent:

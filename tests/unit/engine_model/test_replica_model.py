@@ -112,10 +112,11 @@ def test_a_prefix_is_loaded_back_from_the_host() -> None:
     began, _ = serve(model, request("c", 100_100), now_s)
     assert began.cached_tokens == 1_564 * PAGE
     assert began.host_tokens > 80_000
-    # 70 ms for 100k tokens, then one small chunk.
+    # 70 ms for 100k tokens, and meanwhile one small chunk, layer by layer behind the load.
     load_s = began.host_tokens * facts.host_load_s_per_token
     chunk_s = facts.times.prefill_s(100_100 - began.cached_tokens, began.cached_tokens)
-    assert began.at_s - now_s == pytest.approx(load_s + chunk_s)
+    assert load_s > chunk_s
+    assert began.at_s - now_s == pytest.approx(load_s + chunk_s / 61)
 
 
 def test_without_host_memory_it_is_computed_again() -> None:
