@@ -224,17 +224,12 @@ class Home:
         p = self._p
         slowed_s = request.output_tokens * p.neighbour_s_per_token
         if is_new:
-            session_s, token_s = p.session_s, p.session_s_per_token
+            token_s = p.session_s_per_token
             rows = [
                 (
                     r.backlog_s
                     + r.decoding * floor_s
-                    + (
-                        r.inflight * slowed_s
-                        + r.live_sessions * session_s
-                        + r.live_tokens * token_s
-                    )
-                    * r.handicap,
+                    + (r.inflight * slowed_s + r.live_tokens * token_s) * r.handicap,
                     r,
                 )
                 for r in weighed
@@ -279,8 +274,7 @@ class Home:
             pressed_tokens = int(over) if over < new_tokens else new_tokens
             pressure_s = replica.prefill_s(pressed_tokens, cached)
         if is_new:
-            life_s = replica.live_sessions * p.session_s + live_tokens * p.session_s_per_token
-            pressure_s += life_s * handicap
+            pressure_s += live_tokens * p.session_s_per_token * handicap
         return Price(replica.backlog_s, prefill_s, interference_s, pressure_s)
 
 

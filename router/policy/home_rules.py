@@ -29,12 +29,13 @@ class HomeParameters:
     ``move_margin_s``: what a move must save at least: waits are known as of a moment ago only.
     ``recompute_per_inflight``: for each request that the fleet's replicas have in flight on average, what a move computes
     again counts so many times more (:class:`Terms`). In an idle fleet seconds of prefill cost nobody but the session
-    itself; in a full one all others pay for them too, and for what the copy left behind pushes out.
+    itself; in a busy one all others pay for them too. Beyond half of the fleet's KV filled with live sessions, copies left behind
+    push live ones out: it counts the more, by what is live over what is left (up to ``fill_ratio_max``).
     ``move_age_s_min``: a session that has just moved stays. ``branch_margin_s``: what a branch
     of the session that is cached elsewhere must save.
-    ``session_s``: what one more live session costs a new neighbour over its life: some thirty turns,
-    a fifth of them meeting one of its requests, 40 ms each. ``session_s_per_token``: the same for
-    its size, 0.5 s for 100k tokens (its attention in each shared step).
+    ``session_s_per_token``: what each live token costs a new neighbour over its life, 5 s for a session of 100k:
+    thirty turns, a fifth of which meet one of that session's; and the fuller a pool, the sooner who pauses has
+    lost its cache.
     ``neighbour_s_per_token``: what one running neighbour adds to an output token: 2.5 ms a verify
     step of 5.84 tokens. ``room_ratio``: the share of a replica's capacity that live sessions may
     fill before pressure is charged.
@@ -47,11 +48,11 @@ class HomeParameters:
     thick_inflight: int = 4
     move_margin_s: float = 3.0
     recompute_per_inflight: float = 2.0
+    fill_ratio_max: float = 0.95
     move_age_s_min: float = 30.0
     branch_margin_s: float = 0.25
     branch_tokens_min: int = 2_048
-    session_s: float = 0.25
-    session_s_per_token: float = 5e-6
+    session_s_per_token: float = 5e-5
     neighbour_s_per_token: float = 0.000_43
     room_ratio: float = 0.9
     weigh_all_max: int = 16
@@ -61,10 +62,12 @@ class HomeParameters:
     def terms(self, at_home: Price, fleet: FleetView) -> Terms:
         """On which a home of this price may be left now."""
         inflight = fleet.inflight_sum / max(1, fleet.n_ready)
+        fill_ratio = min(fleet.fill_ratio, self.fill_ratio_max)
+        crowding = max(1.0, fill_ratio / (1.0 - fill_ratio))
         return Terms(
             at_home,
             self.move_margin_s,
-            self.recompute_per_inflight * inflight,
+            self.recompute_per_inflight * inflight * crowding,
         )
 
 

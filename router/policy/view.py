@@ -158,6 +158,10 @@ class FleetView(Protocol):
     def inflight_most(self) -> int:
         """The most requests that any of those has in flight."""
 
+    @property
+    def fill_ratio(self) -> float:
+        """The live working sets of all that are ready over what they can hold: above 1 where not all find room."""
+
     def candidate(self, replica_id: str) -> ReplicaView | None:
         """The candidate of this id, None if it cannot take the request now."""
 

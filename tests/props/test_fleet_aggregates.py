@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,6 +52,10 @@ def _check(core: _Watched, tried: list[str], home_id: str | None, model: str) ->
     assert view.n_ready == len(ready)
     assert view.inflight_sum == sum(r.inflight for r in ready)
     assert view.inflight_most == max([r.inflight for r in ready], default=0)
+    live, capacity = (
+        sum(map(attrgetter(name), ready)) for name in ("live_tokens", "capacity_tokens")
+    )
+    assert view.fill_ratio == (live / capacity if capacity else 0.0)
     for r in may:
         assert view.least_backlog_s <= r.backlog_s + 1e-6 * max(1.0, r.handicap)
         assert view.least_prefill_s(1_000, 64) <= r.prefill_s(1_000, 64)

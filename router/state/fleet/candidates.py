@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from router.policy.ring import Rings, spot_of
 from router.policy.view import ReplicaView
-from router.state.fleet.least import LeastFirst
+from router.state.fleet.least import LeastFirst, Total
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _BACKLOG: Final = attrgetter("backlog_us")
 _INFLIGHT: Final = attrgetter("inflight")
 _LIVE: Final = attrgetter("weighed_tokens")
+_LIVE_TOKENS: Final = attrgetter("live_tokens")
+_CAPACITY: Final = attrgetter("capacity_tokens")
 
 
 class Candidate(ReplicaView, Protocol):
@@ -51,14 +53,16 @@ class Candidate(ReplicaView, Protocol):
 class Eligible:
     """The replicas that may take requests, were it not for limits; made anew when they change.
 
-    ``loads_changed`` and ``homes_changed`` name the replicas whose load or whose live sessions changed
-    since they were last read here, which empties them.
+    ``loads_changed`` and ``homes_changed`` name the replicas whose load, or whose live sessions or room for them,
+    changed since they were last read here, which empties them.
     """
 
     __slots__ = (
         "_backlogs",
+        "_capacity",
         "_homes_changed",
         "_inflights",
+        "_live",
         "_lives",
         "_loads_changed",
         "_rates",
@@ -86,6 +90,8 @@ class Eligible:
         self._backlogs = LeastFirst(self.by_id, _BACKLOG)
         self._inflights = LeastFirst(self.by_id, _INFLIGHT)
         self._lives = LeastFirst(self.by_id, _LIVE)
+        self._live = Total(self.by_id, _LIVE_TOKENS)
+        self._capacity = Total(self.by_id, _CAPACITY)
 
     @classmethod
     def of(cls, replicas: Sequence[Candidate]) -> Eligible:
@@ -114,11 +120,22 @@ class Eligible:
 
     def lives(self) -> LeastFirst[Candidate]:
         """By the live working set for its weight."""
-        changed = self._homes_changed
-        if changed:
-            self._lives.changed(changed)
-            changed.clear()
+        if self._homes_changed:
+            self._read_homes()
         return self._lives
+
+    def fill_ratio(self) -> float:
+        """All live working sets over all capacities, 0 without anybody."""
+        if self._homes_changed:
+            self._read_homes()
+        return self._live.now / (self._capacity.now or 1)
+
+    def _read_homes(self) -> None:
+        changed = self._homes_changed
+        self._lives.changed(changed)
+        self._live.changed(changed)
+        self._capacity.changed(changed)
+        changed.clear()
 
     def _read_loads(self) -> None:
         changed = self._loads_changed
@@ -195,6 +212,11 @@ class View:
     def inflight_most(self) -> int:
         """The most requests that any of those has in flight."""
         return self._eligible.inflights().most
+
+    @property
+    def fill_ratio(self) -> float:
+        """The live working sets of all that are ready over what they can hold."""
+        return self._eligible.fill_ratio()
 
     @property
     def least_backlog_s(self) -> float:

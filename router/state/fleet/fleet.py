@@ -185,6 +185,11 @@ class Fleet:
         replica.reprice()
         self._changed()
 
+    def resize(self, replica: Replica, capacity_tokens: int) -> None:
+        """So many tokens a replica is believed to hold from now on."""
+        replica.capacity_tokens = capacity_tokens
+        self._pins.changed[replica.replica_id] = None
+
     def allow(self, replica: Replica, allowance: int | None) -> None:
         """How many requests in flight a replica may have while it comes back; None for as many as ever."""
         before, replica.allowance = replica.allowance, allowance

@@ -1,4 +1,4 @@
-"""Replicas kept in order of one number, so that the least of many are read without looking at all.
+"""Replicas kept in order of one number, so that the least of many are read without looking at all; sums of others.
 
 What changed is only marked; the order is mended when it is read. A read costs by what changed since
 the last one, not by how many replicas there are.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from router.policy.ring import spot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 T = TypeVar("T")
 
@@ -127,3 +127,24 @@ class LeastFirst(Generic[T]):
         if is_sorted_anew:
             self._rows = sorted(places.values())
         dirty.clear()
+
+
+class Total(Generic[T]):
+    """The sum of a number over items by id; a change costs by what changed."""
+
+    __slots__ = ("_items", "_value", "_values", "now")
+
+    def __init__(self, items: Mapping[str, T], value: Callable[[T], int]) -> None:
+        self._items = items
+        self._value = value
+        self._values = {name: value(item) for name, item in items.items()}
+        self.now = sum(self._values.values())
+
+    def changed(self, names: Iterable[str]) -> None:
+        """Of these the number may have changed; unknown ones are left out."""
+        for name in names:
+            item = self._items.get(name)
+            if item is not None:
+                value = self._value(item)
+                self.now += value - self._values[name]
+                self._values[name] = value

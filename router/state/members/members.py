@@ -263,6 +263,6 @@ class Members:
 
     def _set_capacity(self, replica: Replica) -> None:
         """What is stated, as far as it has shown itself; the index keeps it in the bytes it counts in."""
-        replica.capacity_tokens = int(replica.stated_tokens * replica.keeping.factor)
+        self._fleet.resize(replica, int(replica.stated_tokens * replica.keeping.factor))
         capacity_bytes = int(replica.capacity_tokens * self._index.bytes_per_token)
         replica.holdings = self._index.set_capacity(replica.replica_id, capacity_bytes)

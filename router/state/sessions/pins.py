@@ -75,7 +75,7 @@ class Pins:
 
     ``live_s`` is how long after its last use a session counts as live, ``ttl_s`` how long a pin is
     kept, ``pins_max`` how many are kept at most (the longest idle go first). ``changed`` names the
-    replicas whose working set changed; who reads them from there empties it. ``news`` are the pins that
+    replicas whose working set changed, or what they can hold; who reads them from there empties it. ``news`` are the pins that
     other routers are to be told of, likewise; None where there are none.
     """
 

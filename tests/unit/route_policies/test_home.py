@@ -72,6 +72,18 @@ def test_the_busier_the_fleet_the_more_a_move_must_save() -> None:
     assert Case(n=40, loads={0: _backlog(60.0), **full}).rank().reason == "move"
 
 
+def test_the_fuller_the_caches_the_more_a_move_must_save() -> None:
+    """Beyond half full: up to there a copy of all that lives finds room beside it."""
+
+    def ranked(live_tokens: int) -> Ranking:
+        homes = {n: HomeTotals(live_tokens=live_tokens) for n in range(40)}
+        loads = {0: _backlog(16.0), **{n: Load(inflight=2) for n in range(20, 40)}}
+        return Case(n=40, loads=loads, homes=homes).rank()
+
+    assert ranked(0).reason == ranked(3_500_000).reason == "move"
+    assert ranked(5_500_000).reason == "home"
+
+
 def test_a_move_to_who_holds_as_much_pays_no_toll() -> None:
     full = {n: Load(inflight=8) for n in range(20, 40)}
     case = Case(n=40, loads={0: _backlog(12.0), **full})
