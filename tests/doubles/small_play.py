@@ -74,7 +74,7 @@ class SmallPlay:
         pages = array("Q", range(base, base + n_pages))
         output_pages = array("Q", range(base + n_pages, base + end_pages))
         chain, ends = array("Q"), array("I")
-        for at in [*range(SEGMENT_TOKENS, tokens, SEGMENT_TOKENS), tokens]:
+        for at in self._segment_ends(turn.number):
             chain.append(base + at)
             ends.append(4 * at)
         return PlayedPrompt(
@@ -97,12 +97,23 @@ class SmallPlay:
         self._next_session += 1
         return [Due(at_s, self._turn(self._next_session, 0))]
 
+    def _segment_ends(self, number: int) -> Iterator[int]:
+        """Where the segments of a turn's prompt end, in tokens: each earlier prompt's end is one of them."""
+        before = 0
+        for earlier in range(number + 1):
+            mark = self._prompt_tokens(earlier)
+            yield from range(before + SEGMENT_TOKENS, mark, SEGMENT_TOKENS)
+            yield mark
+            before = mark
+
+    def _prompt_tokens(self, number: int) -> int:
+        return self._first_tokens + number * (self._new_tokens + self._output_tokens)
+
     def _turn(self, session: int, number: int) -> SmallTurn:
-        tokens = self._first_tokens + number * (self._new_tokens + self._output_tokens)
         return SmallTurn(
             session_key=f"{self._name}-{session}",
             kind=TurnKind.MAIN,
-            prompt_tokens=tokens,
+            prompt_tokens=self._prompt_tokens(number),
             output_tokens=self._output_tokens,
             session=session,
             number=number,

@@ -127,8 +127,12 @@ def loses_a_request(run: FleetRun) -> None:
 
 
 def begins_again(run: FleetRun) -> None:
-    for exchange in run.clients.unfinished.values():
+    """Of those that wait for a first token, as soon as anybody does."""
+    waiting = [e for e in run.clients.unfinished.values() if e.replica and e.began_s is None]
+    for exchange in waiting:
         exchange.began_s = 0.0
+    if not waiting:
+        run.kernel.at(run.kernel.now_s + 0.1, Rank.SAMPLE, begins_again, run)
 
 
 def tells_too_much(run: FleetRun) -> None:
