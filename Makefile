@@ -46,7 +46,7 @@ demo: $(ENV) ## router, three emulated replicas and a synthetic agent load on th
 	@$(PY) -m router.cli demo $(ARGS)
 
 test: $(ENV) ## every test but the slow sets
-	$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-slow: $(ENV) ## the slow sets: a million sessions, half a minute of silence, the benchmarks' own commands
 	$(PY) -m pytest -m slow --timeout 1200 $(ARGS)

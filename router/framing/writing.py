@@ -28,13 +28,32 @@ HOP_BY_HOP: Final = frozenset(
 KEYS: Final = frozenset((b"authorization", b"x-api-key"))
 """What a client shows who it is by."""
 
-NOT_FORWARDED: Final = HOP_BY_HOP | {
-    b"accept-encoding",  # a compressed answer would blind the tap
-    b"content-length",
-    b"expect",
-    b"host",
-    b"x-request-id",
-}
+_OVERRIDES: Final = frozenset(
+    b"x-override-" + name
+    for name in (
+        b"bootstrap-host",
+        b"bootstrap-port",
+        b"bootstrap-room",
+        b"conversation-id",
+        b"disagg-prefill-dp-rank",
+        b"priority",
+        b"rid",
+        b"routed-dp-rank",
+    )
+)
+"""What SGLang lets a router decide (``SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES``), and no client."""
+
+NOT_FORWARDED: Final = (
+    HOP_BY_HOP
+    | _OVERRIDES
+    | {
+        b"accept-encoding",  # a compressed answer would blind the tap
+        b"content-length",
+        b"expect",
+        b"host",
+        b"x-request-id",
+    }
+)
 """Headers of a request that the router writes anew or keeps to itself."""
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"

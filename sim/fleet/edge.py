@@ -21,6 +21,7 @@ from router.errors import (
     UpstreamStatus,
 )
 from router.state.history import Outcome
+from router.ticket import priority_of
 from sim.engine.requests import Began, Ended, EndReason, EngineRequest, PromptTooLong, QueueFull
 from sim.fleet.rooms import TURN_S, Rooms
 from sim.kernel import Alarm, Rank
@@ -100,7 +101,7 @@ class Edge:
         if exchange.tries == 1:
             self._recording.decided(exchange.row, reason, predicted)
         if self._has_priorities:
-            exchange.priority = int(2 * predicted >= exchange.turn.prompt_tokens)
+            exchange.priority = priority_of(exchange.turn.prompt_tokens, predicted)
         self._send(exchange, replica, now_s)
 
     def wake(self, replica: SimReplica) -> None:

@@ -55,7 +55,7 @@ _POLL_S: Final = 0.25
 class Role:
     """One configuration of a replica, in tokens and requests, for either kind.
 
-    ``page_tokens`` other than 64 and ``has_events`` exist on the real kind only.
+    ``page_tokens`` other than 64, ``has_events`` and ``refuses_priorities`` exist on the real kind only.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Role:
     admin_key: str | None = None
     page_tokens: int = PAGE_TOKENS
     has_events: bool = True
+    refuses_priorities: bool = False
 
     @property
     def pool_tokens(self) -> int:
@@ -83,8 +84,8 @@ TIGHT: Final = Role(
     admin_key=ADMIN_KEY,
 )
 LEAVING: Final = Role("leaving", has_events=False)
-FINE: Final = Role("fine", page_tokens=1, has_events=False)
-"""Pages of one token: cached tokens are then the exact length of a common prefix."""
+FINE: Final = Role("fine", page_tokens=1, has_events=False, refuses_priorities=True)
+"""Pages of one token: cached tokens are then the exact length of a common prefix. Who gives a priority is refused."""
 ALL: Final = (*FLEET, TIGHT, LEAVING, FINE)
 
 
@@ -190,6 +191,7 @@ def _environment() -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "SGLANG_USE_CPU_ENGINE": "1",
+        "SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES": "1",
         "SGLANG_REQUEST_STATE_WAIT_TIMEOUT": str(DISCONNECT_POLL_S),
         "SGLANG_HEALTH_CHECK_TIMEOUT": str(HEALTH_TIMEOUT_S),
     }
@@ -252,6 +254,8 @@ class Engine:
             flags += ["--api-key", role.api_key]
         if role.admin_key is not None:
             flags += ["--admin-api-key", role.admin_key]
+        if role.refuses_priorities:
+            flags += ["--abort-on-priority-when-disabled"]
         if role.has_events:
             events = {
                 "publisher": "zmq",

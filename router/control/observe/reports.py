@@ -137,6 +137,7 @@ def description(info: Mapping[str, Any], models: Mapping[str, Any]) -> Descripti
         n_caches=max(1, count(info.get("dp_size"))),
         started=_started(info),
         chunk_tokens=count(info.get("chunked_prefill_size")),
+        has_priorities=info.get("enable_priority_scheduling") is True,
     )
 
 

@@ -53,7 +53,7 @@ class Line:
         self._connecting = None
         self._upstream = connection
         self._client.watch(connection)
-        fields = place.fields + self._keys.line(ticket.spec)
+        fields = place.fields_for(ticket) + self._keys.line(ticket.spec)
         head = request_head(request.method, request.target, ticket.spec, fields)
         connection.send(receiver, head, place.body)
 

@@ -16,6 +16,7 @@ from router.edge.exchange.opening import opened
 from router.errors import AwaitsTurn, Refused, RouterError, UpstreamStatus
 from router.state.health.table import KEEPING, TAKING
 from router.state.history import Outcome
+from router.ticket import priority_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +115,14 @@ class Placement:
         )
         self.facts, self.body, self.strips_usage, self.fields = opening
         self.is_stream = opening.facts.is_stream
+
+    def fields_for(self, ticket: Ticket) -> bytes:
+        """The header lines that are forwarded to the replica which has the request now."""
+        replica = self._door.core.fleet.get(ticket.replica_id)
+        if replica is None or not replica.has_priorities or not ticket.record.is_turn:
+            return self.fields
+        priority = priority_of(ticket.prompt_tokens, ticket.cached_tokens)
+        return b"%bx-override-priority: %d\r\n" % (self.fields, priority)
 
     def asks(self, then: Callable[[], None], fail: Callable[[RouterError], None]) -> bool:
         """Ask for the session where other routers may know it better; True if ``then`` is called, soon.

@@ -59,6 +59,7 @@ class Description:
     ``n_caches``: data-parallel ranks, each with a cache of its own; which one served is not told.
     ``started`` differs between processes, "" if it does not tell. ``chunk_tokens`` is the most that it
     computes of prompts in one step, 0 if it does not tell. ``rate`` is what it says of its prefills.
+    ``has_priorities``: its queue goes by the priority that a request has.
     """
 
     capacity_tokens: int | None = None
@@ -70,6 +71,7 @@ class Description:
     started: str = ""
     chunk_tokens: int = 0
     rate: PrefillRate | None = None
+    has_priorities: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -198,6 +200,7 @@ class Replica:
     n_caches: int = 1
     started: str = ""
     chunk_tokens: int = 0
+    has_priorities: bool = False
     counters: Counters = field(default_factory=Counters)
     replica_id: str = field(init=False)
     handicap: float = field(init=False)

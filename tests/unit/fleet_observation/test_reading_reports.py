@@ -88,6 +88,9 @@ def test_another_number_of_ranks_is_a_hint() -> None:
 def test_what_it_is_has_limits_and_tells_its_process() -> None:
     said = description(INFO, {})
     assert said.chunk_tokens == 8_192
+    assert not said.has_priorities
+    assert description(INFO | {"enable_priority_scheduling": True}, {}).has_priorities
+    assert not description(INFO | {"enable_priority_scheduling": 1}, {}).has_priorities
     assert said.started
     assert description(INFO | {"version": "2"}, {}).started == said.started
     for change in ({"random_seed": 8}, {"startup_time": {"load_weight": 12.8}}):
