@@ -250,13 +250,13 @@ class Whole:
             if failure.code != "unknown-session":
                 raise
             fault = failure
-        if not views or views[0]["told_by"] is not None:
-            others = await self._others(request.rel_url.raw_path_qs)
-            views += [
-                msgspec.json.decode(said.body)
-                for _, said in others
-                if said is not None and said.status == _GOOD
-            ]
+        # All are asked: who served it last may not have been heard here yet.
+        others = await self._others(request.rel_url.raw_path_qs)
+        views += [
+            msgspec.json.decode(said.body)
+            for _, said in others
+            if said is not None and said.status == _GOOD
+        ]
         if not views:
             assert fault is not None, "nobody knows it, not even this worker"
             raise fault
