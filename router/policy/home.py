@@ -173,7 +173,7 @@ class Home:
     ) -> Sequence[ReplicaView]:
         """The candidates that are priced: all of a small fleet, the most promising of a large one."""
         p = self._p
-        if fleet.n_ready <= (p.place_all_max if is_new else p.weigh_all_max):
+        if fleet.n_ready <= p.weigh_all_max:
             return fleet.candidates
         key, k = request.session_key, p.weighed
         found = [*fleet.least_backlogged(k, key), *fleet.least_inflight(k, key)]

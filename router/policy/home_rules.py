@@ -39,10 +39,9 @@ class HomeParameters:
     ``neighbour_s_per_token``: what one running neighbour adds to an output token: 2.5 ms a verify
     step of 5.84 tokens. ``room_ratio``: the share of a replica's capacity that live sessions may
     fill before pressure is charged.
-    ``weigh_all_max`` and ``place_all_max``: up to so many ready replicas each is priced, for one request
-    and for a new session (one request in seventy); in a larger fleet the ``weighed`` best by backlog, by
-    requests in flight, of the holders and, for a new session, by live working set: what is best by price
-    is among the best in one of its parts.
+    ``weigh_all_max``: up to so many ready replicas each is priced; in a larger fleet the ``weighed`` best by
+    backlog, by requests in flight, of the holders and, for a new session, twice as many by live working set: what is
+    best by price is among the best in one of its parts.
     """
 
     thick_inflight: int = 4
@@ -56,8 +55,7 @@ class HomeParameters:
     neighbour_s_per_token: float = 0.000_43
     room_ratio: float = 0.9
     weigh_all_max: int = 16
-    place_all_max: int = 64
-    weighed: int = 8
+    weighed: int = 4
 
     def terms(self, at_home: Price, fleet: FleetView) -> Terms:
         """On which a home of this price may be left now."""
