@@ -53,5 +53,10 @@ async def test_a_warm_turn_is_more_urgent_than_a_cold_one_where_that_counts(
             await client.send(post(chat(text=LONG), extra=SPOOFED))
             answer = await client.read()
             assert answer.status == 200
-    assert engine.hints == (["0", "1"] if has_priorities else ["", ""])
+        await client.send(
+            post(b'{"model": "m", "prompt": "x"}', path="/v1/tokenize", extra=SPOOFED)
+        )
+        await client.read()
+    turns = ["0", "1"] if has_priorities else ["", ""]
+    assert engine.hints == [*turns, ""], "what generates nothing is no turn"
     assert engine.others == {None}, "that is for no client to say"

@@ -260,13 +260,18 @@ class Whole:
         if not views:
             assert fault is not None, "nobody knows it, not even this worker"
             raise fault
-        best = max(views, key=lambda view: (view["told_by"] is None, view["requests"]))
+        best = last_served(views)
         return web.Response(body=msgspec.json.encode(best), content_type="application/json")
 
 
 def _is_explained(request: web.Request) -> bool:
     """A session's key may end so, but with its slash encoded."""
     return request.rel_url.raw_path.removeprefix("/sessions/").endswith("/explain")
+
+
+def last_served(views: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of several workers' explanations of one session, that of who served it last: itself, and the most requests on."""
+    return max(views, key=lambda view: (view["told_by"] is None, view["requests"]))
 
 
 def added(views: list[dict[str, Any]]) -> dict[str, Any]:
