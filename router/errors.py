@@ -63,13 +63,23 @@ class Refused(RouterError):
 class AwaitsTurn(Refused):
     """The replica chosen for it, ``replica_id``, computes another long prompt first.
 
-    Told only to a caller who said that the request may wait for that; no client sees it.
+    Told only to a caller who said that the request may wait for that; no client sees it. ``new_tokens`` are to be
+    computed of its prompt; ``is_short_first``: the engine there takes prompts with the fewest such tokens first.
     """
 
-    def __init__(self, replica_id: str, *, retry_after_s: float) -> None:
+    def __init__(
+        self, replica_id: str, *, retry_after_s: float, new_tokens: int, is_short_first: bool
+    ) -> None:
         what = f"{replica_id} computes another long prompt first; try again."
         super().__init__("awaits-turn", what, retry_after_s=retry_after_s)
         self.replica_id = replica_id
+        self.new_tokens = new_tokens
+        self.is_short_first = is_short_first
+
+    @property
+    def place(self) -> int:
+        """Whom it goes behind: the door has the engine's order, the fewest tokens to be computed first or the oldest."""
+        return self.new_tokens if self.is_short_first else 0
 
 
 class TenantLimit(Refused):

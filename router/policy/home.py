@@ -188,16 +188,19 @@ class Home:
     def _branch_holder(
         self, request: RouteRequest, fleet: FleetView, home: ReplicaView
     ) -> ReplicaView | None:
-        """The candidate that holds clearly more of this prompt than home does, if there is one."""
-        cached = request.cached_tokens
-        most = cached.get(home.replica_id) + self._p.branch_tokens_min
+        """The candidate that holds clearly more of this prompt than home does, and most of it, if there is one."""
+        p, cached = self._p, request.cached_tokens
+        most = max(
+            cached.get(home.replica_id) + p.branch_tokens_min,
+            int(p.branch_share_min * request.prompt_tokens),
+        )
         if cached.most <= most:
             return None
         best: list[ReplicaView] = []
         for tokens, ids in cached.levels():
             if tokens <= most:
                 break
-            for replica in _candidates_of(ids, request, fleet, self._p.weighed):
+            for replica in _candidates_of(ids, request, fleet, p.weighed):
                 held = cached.get(replica.replica_id)
                 if held > most:
                     best, most = [replica], held

@@ -32,7 +32,8 @@ class HomeParameters:
     itself; in a busy one all others pay for them too. Beyond half of the fleet's KV filled with live sessions, copies left behind
     push live ones out: it counts the more, by what is live over what is left (up to ``fill_ratio_max``).
     ``move_age_s_min``: a session that has just moved stays. ``branch_margin_s``: what a branch
-    of the session that is cached elsewhere must save.
+    of the session that is cached elsewhere must save; ``branch_share_min``: how much of the prompt must be cached
+    there. Less is a head that sessions share, and where home has lost its cache, going there is a move.
     ``session_s_per_token``: what each live token costs a new neighbour over its life, 5 s for a session of 100k:
     thirty turns, a fifth of which meet one of that session's; and the fuller a pool, the sooner who pauses has
     lost its cache.
@@ -51,6 +52,7 @@ class HomeParameters:
     move_age_s_min: float = 30.0
     branch_margin_s: float = 0.25
     branch_tokens_min: int = 2_048
+    branch_share_min: float = 0.5
     session_s_per_token: float = 5e-5
     neighbour_s_per_token: float = 0.000_43
     room_ratio: float = 0.9

@@ -108,6 +108,10 @@ class HoldSettings(BaseModel):
         default=180,
         description="where a streamed request's replica computes another long prompt first; then it is sent all the same",
     )
+    turn_short_first_s: Wait = Field(
+        default=30,
+        description="the same, if less, at engines that let short prompts pass (shortest-prefill-first)",
+    )
     # Codex ends its turn on 429 and soon after a 503; its streams may be silent for 300 s.
     unretried_s: Wait = Field(
         default=120, description="at least, for agents that would end their turn (Codex)"

@@ -62,8 +62,9 @@ class ReplicaModel:
         assert 0.0 <= facts.accept_spread_ratio <= 1.0, "the accept length's spread is a share"
         assert max_queued_requests is None or max_queued_requests >= 1, "a queue of 0 takes nothing"
         self.facts = facts
+        self.rules = rules or EngineRules()
         self._max_queued_requests = max_queued_requests
-        self._scheduler = Scheduler(facts, rules or EngineRules(), dice=dice, shared=shared)
+        self._scheduler = Scheduler(facts, self.rules, dice=dice, shared=shared)
 
     @property
     def schedule(self) -> Scheduler:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final
 
 from router.state.fleet.replica import Description, Observation
 from router.state.health.table import Event, State
+from sim.engine.rules import SHORTEST_PREFILL
 from sim.kernel import Rank
 
 if TYPE_CHECKING:
@@ -268,4 +269,5 @@ def _description(replica: SimReplica) -> Description:
         models=(MODEL,),
         reports_cached=True,
         chunk_tokens=replica.facts.chunk_tokens,
+        is_short_first=replica.model.rules.order == SHORTEST_PREFILL,
     )

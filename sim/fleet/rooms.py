@@ -1,13 +1,12 @@
 """Requests that wait at a door for their turn: until a replica has computed another long prompt.
 
 The rules are those of ``router.edge.bounds.holding``: once a replica's turn is free, those that wait for it try in the
-order in which they came; each second everybody tries, for another replica may be the better one by then; and who has
-waited for ``TURN_S`` is sent all the same. Here a door holds any number.
+order in which its engine would take them; each second everybody tries, for another replica may be the better one by then;
+and who has waited for ``TURN_S``, or ``TURN_SHORT_FIRST_S``, is sent all the same. Here a door holds any number.
 """
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from sim.kernel import Alarm, Rank
@@ -15,14 +14,15 @@ from sim.kernel import Alarm, Rank
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from router.errors import AwaitsTurn
     from sim.fleet.parts import Door, Exchange
     from sim.kernel import Kernel
 
 TURN_S: Final = 180.0
-"""As ``router.edge.bounds.limits`` has it."""
+TURN_SHORT_FIRST_S: Final = 30.0
+"""As ``router.edge.bounds.limits`` has them, the latter for engines that take short prompts first."""
 
 _LOOK_S: Final = 1.0
-_ORDER: Final = attrgetter("order")
 
 
 class Rooms:
@@ -34,14 +34,14 @@ class Rooms:
     def __init__(self, kernel: Kernel, try_again: Callable[[Exchange, float], None]) -> None:
         self._kernel = kernel
         self._try_again = try_again
-        self._waiting: dict[tuple[int, str], dict[Exchange, None]] = {}
+        self._waiting: dict[tuple[int, str], dict[Exchange, AwaitsTurn]] = {}
         self._alarm = Alarm(Rank.ARRIVAL, self._look, None)
 
-    def enter(self, exchange: Exchange, replica_id: str) -> None:
-        """A request waits for this replica from now on."""
+    def enter(self, exchange: Exchange, turn: AwaitsTurn) -> None:
+        """A request waits for this turn from now on."""
         assert exchange.door is not None, "a turn comes to a router"
-        exchange.awaits = key = (exchange.door.number, replica_id)
-        self._waiting.setdefault(key, {})[exchange] = None
+        exchange.awaits = key = (exchange.door.number, turn.replica_id)
+        self._waiting.setdefault(key, {})[exchange] = turn
         if self._alarm.at_s is None:
             self._kernel.arm(self._alarm, self._kernel.now_s + _LOOK_S)
 
@@ -60,7 +60,7 @@ class Rooms:
         waiting = self._waiting.get(key)
         if waiting is None:
             return
-        for exchange in sorted(waiting, key=_ORDER):
+        for exchange, _ in sorted(waiting.items(), key=_place):
             if not door.has_turn(replica_id):
                 return
             if exchange.awaits == key:  # one that failed at once may have rung for another
@@ -69,9 +69,14 @@ class Rooms:
 
     def _look(self, _: None) -> None:
         now_s = self._kernel.now_s
-        everybody = [exchange for waiting in self._waiting.values() for exchange in waiting]
-        for exchange in sorted(everybody, key=_ORDER):
+        everybody = [item for waiting in self._waiting.values() for item in waiting.items()]
+        for exchange, _turn in sorted(everybody, key=_place):
             if exchange.awaits is not None:
                 self.leave(exchange)
                 self._try_again(exchange, now_s)
         self._kernel.arm(self._alarm, now_s + _LOOK_S if self._waiting else None)
+
+
+def _place(waiting: tuple[Exchange, AwaitsTurn]) -> tuple[int, int]:
+    exchange, turn = waiting
+    return turn.place, exchange.order

@@ -133,6 +133,7 @@ def test_without_what_kept_a_session_at_home_it_leaves(case: Case) -> None:
             cached = case.request.cached_tokens
             more = cached.get(row.replica_id) - cached.get(found.ranking.ranked[0])
             assert more > P.branch_tokens_min
+            assert cached.get(row.replica_id) > P.branch_share_min * case.request.prompt_tokens
             assert home_s - total_s(found, row.replica_id) <= P.branch_margin_s
 
 

@@ -13,7 +13,8 @@ from router.edge.bounds.limits import HoldLimits
 from router.policy import registry
 from sim.fleet.driver import simulate
 from sim.fleet.explaining import Pick, explained
-from sim.fleet.rooms import TURN_S
+from sim.engine.rules import SHORTEST_PREFILL
+from sim.fleet.rooms import TURN_S, TURN_SHORT_FIRST_S
 from sim.rng import stream
 from sim.scenario.model import FaultKind, FaultSpec, FleetSpec, RouterSpec, Scenario
 from tests.doubles.small_play import SmallPlay
@@ -55,6 +56,7 @@ def watched(scenario: Scenario, policy: str = "home") -> tuple[RunResult, list[W
 
 def test_the_simulated_door_waits_as_long_as_the_live_one() -> None:
     assert HoldLimits().turn_s == TURN_S
+    assert HoldLimits().turn_short_first_s == TURN_SHORT_FIRST_S
 
 
 def test_one_long_prompt_at_a_time() -> None:

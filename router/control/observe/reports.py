@@ -22,6 +22,8 @@ _COUNT_MAX: Final = 10**12
 _TOTAL_MAX: Final = 10**15
 """Microseconds of prefill in thirty years."""
 _RANKS_MAX: Final = 1_024
+_SHORT_FIRST: Final = "shortest-prefill-first"
+"""SGLang's name of the order in which prompts with the fewest tokens to be computed go first."""
 _PROCESS_FACTS: Final = ("startup_time", "random_seed", "launch_command")
 """Of these SGLang measures the first and draws the second at each start, unless it is told a seed."""
 
@@ -138,6 +140,7 @@ def description(info: Mapping[str, Any], models: Mapping[str, Any]) -> Descripti
         started=_started(info),
         chunk_tokens=count(info.get("chunked_prefill_size")),
         has_priorities=info.get("enable_priority_scheduling") is True,
+        is_short_first=info.get("schedule_policy") == _SHORT_FIRST,
     )
 
 

@@ -1,4 +1,7 @@
-"""Requests that wait at the door until there is room for them: the oldest first, and bounded."""
+"""Requests that wait at the door until there is room for them: the oldest first, and bounded.
+
+Of those that wait for their turn at an engine that takes the shortest prompts first, the shortest go first.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def wait_s(limits: HoldLimits, error: RouterError, manners: Manners) -> float:
     """How long a request may wait after this refusal, 0 for not at all."""
     code = error.code
     if isinstance(error, AwaitsTurn):
-        return limits.turn_s
+        return limits.turn_for_s(is_short_first=error.is_short_first)
     if code == "no-replica-ready":
         allowed_s = limits.no_replica_ready_s
     elif code == _LIMIT:
@@ -78,6 +81,12 @@ class Wait:
         return isinstance(self.refusal, AwaitsTurn)
 
     @property
+    def place(self) -> int:
+        """Among all who wait, the least goes first, and of equals the oldest."""
+        refusal = self.refusal
+        return refusal.place if isinstance(refusal, AwaitsTurn) else 0
+
+    @property
     def awaits_fleet(self) -> bool:
         """The router's own view tells when there may be room again."""
         return isinstance(self.refusal, Refused) and self.refusal.code != _LIMIT
@@ -100,6 +109,10 @@ class Wait:
         """It was turned away though there seemed to be room: wait longer each time."""
         self.due_s = now_s + self._pause_s
         self._pause_s = min(2.0 * self._pause_s, _PAUSE_S_MAX)
+
+
+def _place(waiting: tuple[Waiter, Wait]) -> int:
+    return waiting[1].place
 
 
 class WaitingRoom:
@@ -143,7 +156,7 @@ class WaitingRoom:
 
     def call(self, now_s: float) -> None:
         """Let those that are due try again, until one finds that there is no room."""
-        for waiter, wait in list(self.waiting.items()):
+        for waiter, wait in sorted(self.waiting.items(), key=_place):
             if not wait.may_try(now_s, self._has_turn):
                 continue
             try:

@@ -271,7 +271,7 @@ class Placement:
             return False
         try:
             self._admit(now_s)
-            self._let_in(now_s, may_wait=now_s < self._turn_by_s)
+            self._let_in_turn(now_s)
         except Refused as refusal:
             self._wait_on(wait, refusal)
             wait.refused(refusal, now_s)
@@ -288,22 +288,32 @@ class Placement:
             self._door.room.leave(waiter)
             self._door.observer.noted(how)
 
-    @property
-    def _turn_by_s(self) -> float:
-        """Until when it may wait for its turn: only a stream shows its client that it is alive meanwhile."""
-        return self.started_s + (self._door.limits.hold.turn_s if self.is_stream else 0.0)
-
     def _takes_turn(self, waiter: Waiter, now_s: float) -> bool:
         """Place it unless it has to wait for its turn, and let it wait then; False if it can do neither."""
         try:
-            self._let_in(now_s, may_wait=now_s < self._turn_by_s)
+            self._let_in_turn(now_s)
         except AwaitsTurn as turn:
             return self.hold(turn, waiter, now_s)
         return True
 
+    def _let_in_turn(self, now_s: float) -> None:
+        """Place it, if it need not wait for its turn: only a stream shows its client that it is alive meanwhile.
+
+        Raises:
+            AwaitsTurn: it is to wait on.
+            Refused: no replica can take it.
+        """
+        hold, waited_s = self._door.limits.hold, now_s - self.started_s
+        try:
+            self._let_in(now_s, may_wait=self.is_stream and waited_s < hold.turn_s)
+        except AwaitsTurn as turn:
+            if waited_s < hold.turn_for_s(is_short_first=turn.is_short_first):
+                raise
+            self._let_in(now_s)
+
     def _wait_on(self, wait: Wait, refusal: RouterError) -> None:
-        """It may wait as long as its new refusal allows, where only one of the two is that of a turn."""
-        if wait.is_for_turn != isinstance(refusal, AwaitsTurn):
+        """It may wait as long as its new refusal allows, where one of the two is that of a turn."""
+        if wait.is_for_turn or isinstance(refusal, AwaitsTurn):
             allowed_s = wait_s(self._door.limits.hold, refusal, self.manners)
             wait.until_s = self.started_s + allowed_s
 

@@ -59,7 +59,8 @@ class Description:
     ``n_caches``: data-parallel ranks, each with a cache of its own; which one served is not told.
     ``started`` differs between processes, "" if it does not tell. ``chunk_tokens`` is the most that it
     computes of prompts in one step, 0 if it does not tell. ``rate`` is what it says of its prefills.
-    ``has_priorities``: its queue goes by the priority that a request has.
+    ``has_priorities``: its queue goes by the priority that a request has; ``is_short_first``: by the tokens to be computed, the
+    fewest first.
     """
 
     capacity_tokens: int | None = None
@@ -72,6 +73,7 @@ class Description:
     chunk_tokens: int = 0
     rate: PrefillRate | None = None
     has_priorities: bool = False
+    is_short_first: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -201,6 +203,7 @@ class Replica:
     started: str = ""
     chunk_tokens: int = 0
     has_priorities: bool = False
+    is_short_first: bool = False
     counters: Counters = field(default_factory=Counters)
     replica_id: str = field(init=False)
     handicap: float = field(init=False)

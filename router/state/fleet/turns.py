@@ -25,7 +25,12 @@ def check_turn(request: RouteRequest, replica: Replica | None) -> None:
         AwaitsTurn: much of its prompt is to be computed there, and another long one is.
     """
     if replica is not None and awaits_turn(request, replica):
-        raise AwaitsTurn(replica.replica_id, retry_after_s=max(1.0, replica.prefill_ahead_s))
+        raise AwaitsTurn(
+            replica.replica_id,
+            retry_after_s=max(1.0, replica.prefill_ahead_s),
+            new_tokens=request.prompt_tokens - request.cached_tokens.get(replica.replica_id),
+            is_short_first=replica.is_short_first,
+        )
 
 
 def awaits_turn(request: RouteRequest, replica: Replica) -> bool:

@@ -124,7 +124,7 @@ class Members:
         if said.capacity_tokens and not replica.spec.capacity_tokens:
             replica.stated_tokens = said.capacity_tokens
         replica.chunk_tokens = said.chunk_tokens
-        replica.has_priorities = said.has_priorities
+        replica.has_priorities, replica.is_short_first = said.has_priorities, said.is_short_first
         self._set_start_rate(replica, replica.spec.rate or said.rate)
         replica.profile = replica.spec.profile or said.profile
         self._fleet.describe(replica, said.models, said.adapters)

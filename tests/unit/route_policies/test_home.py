@@ -135,8 +135,16 @@ def test_a_branch_goes_to_who_holds_it() -> None:
     cached = {"r0": 4_000, "r2": 49_000}
     branch = Case().rank(cached_tokens=cached)
     assert (branch.ranked[0], branch.reason) == ("r2", "branch")
-    little = {"r0": 4_000, "r2": 4_000 + P.branch_tokens_min}
+    little = {"r0": 40_000, "r2": 40_000 + P.branch_tokens_min}
     assert Case().rank(cached_tokens=little).reason == "home"
+
+
+def test_a_head_that_another_holds_is_no_branch() -> None:
+    prompt_tokens = 20_000
+    case = Case(loads={0: _backlog(2.0)})
+    for held, reason in ((prompt_tokens // 2, "home"), (prompt_tokens // 2 + 64, "branch")):
+        found = case.rank(prompt_tokens=prompt_tokens, cached_tokens={"r2": held})
+        assert found.reason == reason, held
 
 
 def test_an_auxiliary_request_goes_where_it_is_cheap() -> None:
