@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from typing_extensions import override
 
 from router.core import RouterCore
 from router.edge.bounds.limits import HoldLimits
+from router.errors import AwaitsTurn
 from router.policy import registry
+from sim.engine.rules import SHORTEST_PREFILL
 from sim.fleet.driver import simulate
 from sim.fleet.explaining import Pick, explained
-from sim.engine.rules import SHORTEST_PREFILL
-from sim.fleet.rooms import TURN_S, TURN_SHORT_FIRST_S
+from sim.fleet.parts import Exchange
+from sim.fleet.rooms import TURN_S, TURN_SHORT_FIRST_S, Rooms
+from sim.kernel import Kernel
 from sim.rng import stream
-from sim.scenario.model import FaultKind, FaultSpec, FleetSpec, RouterSpec, Scenario
+from sim.scenario.model import EngineSpec, FaultKind, FaultSpec, FleetSpec, RouterSpec, Scenario
 from tests.doubles.small_play import SmallPlay
 
 if TYPE_CHECKING:
     from router.dialect.base import PromptFacts
     from router.ticket import Ticket
+    from sim.fleet.parts import Door
     from sim.measure.result import RunResult
 
 SWAMPED = Scenario(name="swamped", duration_s=120.0, warmup_s=0.0, fleet=(FleetSpec(replicas=2),))
@@ -70,6 +74,50 @@ def test_who_has_waited_long_enough_is_sent() -> None:
     _, (core,) = watched(replace(SWAMPED, duration_s=TURN_S + 40.0))
     assert max(n for at_s, n in core.most if at_s < TURN_S) == 1
     assert max(n for at_s, n in core.most if at_s > TURN_S) > 3
+
+
+def test_who_waits_where_short_prompts_pass_is_sent_sooner() -> None:
+    engine = EngineSpec(order=SHORTEST_PREFILL)
+    short = replace(SWAMPED, engine=engine, duration_s=TURN_SHORT_FIRST_S + 30.0)
+    _, (core,) = watched(short)
+    assert max(n for at_s, n in core.most if at_s < TURN_SHORT_FIRST_S) == 1
+    assert max(n for at_s, n in core.most if at_s > TURN_SHORT_FIRST_S) > 3
+
+
+class OneDoor:
+    """A door whose only replica is free for one at a time."""
+
+    number = 0
+
+    def __init__(self) -> None:
+        self.is_free = True
+
+    def has_turn(self, replica_id: str) -> bool:
+        """Whether the next one may go."""
+        return replica_id == "r0" and self.is_free
+
+
+@pytest.mark.parametrize("is_short_first", [True, False])
+def test_the_simulated_door_has_the_order_of_the_engine(*, is_short_first: bool) -> None:
+    door, went = OneDoor(), []
+
+    def go(exchange: Exchange, now_s: float) -> None:
+        del now_s
+        went.append(exchange.order)
+        door.is_free = False
+
+    rooms, play = Rooms(Kernel(), go), SmallPlay(4)
+    for order, (due, tokens) in enumerate(zip(play.arrivals(), (70, 50, 60, 50), strict=True)):
+        exchange = Exchange(due.turn, due.at_s, play.prompt(due.turn))
+        exchange.door, exchange.order = cast("Door", door), order
+        turn = AwaitsTurn(
+            "r0", retry_after_s=1.0, new_tokens=1_000 * tokens, is_short_first=is_short_first
+        )
+        rooms.enter(exchange, turn)
+    for _ in range(5):
+        door.is_free = True
+        rooms.ring(cast("Door", door), "r0", 0.0)
+    assert went == ([1, 3, 2, 0] if is_short_first else [0, 1, 2, 3])
 
 
 def test_a_policy_without_turns_sends_all_at_once() -> None:

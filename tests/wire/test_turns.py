@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from router.clock import ManualClock
 from router.edge.bounds.limits import EdgeLimits, HoldLimits
 from router.state.fleet.ledger import LONG_TOKENS
-from router.state.fleet.replica import ReplicaSpec
+from router.state.fleet.replica import Description, ReplicaSpec
 from tests.doubles.door_rig import Rig, front_door
 from tests.doubles.raw_client import RawClient, chat, client_of, post
 from tests.doubles.scripted_replica import END, Call, ScriptedReplica, events, stream, whole
@@ -237,6 +238,77 @@ async def test_who_has_waited_long_enough_is_sent_all_the_same(
         clock.advance(1.0)
         await engine.has("first", "second")
         assert rig.notes.turned == []
+
+
+@pytest.mark.parametrize("is_short_first", [True, False])
+async def test_the_door_has_the_order_of_the_engine(
+    table: Mapping[str, Dialect], *, is_short_first: bool
+) -> None:
+    async with (
+        door(table) as (rig, engine),
+        client_of(rig.port) as longer,
+        client_of(rig.port) as shorter,
+    ):
+        says(rig, is_short_first=is_short_first)
+        await ask(longer, "longer", rest=2 * LONG)
+        await rig.notes.until("held")
+        await ask(shorter, "shorter")
+        await rig.notes.until("held", 2)
+        engine.begin("first")
+        next_two = ["shorter", "longer"] if is_short_first else ["longer", "shorter"]
+        await engine.has("first", next_two[0])
+        engine.begin(next_two[0])
+        await engine.has("first", *next_two)
+        engine.begin(next_two[1])
+        engine.ends.set()
+        for client in (longer, shorter):
+            assert SAID in await client.read_until(END)
+
+
+@pytest.mark.parametrize("turn_s", [LIMITS.hold.turn_s, 20.0])
+async def test_where_short_prompts_pass_a_long_one_waits_for_less(
+    table: Mapping[str, Dialect], turn_s: float
+) -> None:
+    clock = ManualClock()
+    limits = replace(LIMITS, hold=HoldLimits(turn_s=turn_s))
+    short_s = min(turn_s, limits.hold.turn_short_first_s)
+    async with door(table, limits, clock) as (rig, engine), client_of(rig.port) as second:
+        says(rig, is_short_first=True)
+        await ask(second, "second")
+        await rig.notes.until("held")
+        clock.advance(short_s - 1.0)
+        await passed(rig, engine, "passed")
+        assert engine.words == ["first", "passed"]
+        clock.advance(1.0)
+        await engine.has("first", "passed", "second")
+
+
+async def test_who_waits_at_another_engine_by_now_waits_as_long_as_there(
+    table: Mapping[str, Dialect],
+) -> None:
+    clock = ManualClock()
+    async with door(table, clock=clock) as (rig, engine), client_of(rig.port) as second:
+        await ask(second, "second")
+        await rig.notes.until("held")
+        clock.advance(LIMITS.hold.turn_short_first_s + 5.0)
+        await passed(rig, engine, "passed")
+        assert engine.words == ["first", "passed"]
+        says(rig, is_short_first=True)
+        clock.advance(1.0)
+        await engine.has("first", "passed", "second")
+
+
+def says(rig: Rig, *, is_short_first: bool) -> None:
+    """The replica tells in which order its engine takes prompts."""
+    rig.core.members.described("r0", Description(models=("m",), is_short_first=is_short_first))
+
+
+async def passed(rig: Rig, engine: Engine, word: str) -> None:
+    """Let a short prompt pass: the door has looked at who waits since the clock was set."""
+    engine.begin(word)
+    async with client_of(rig.port) as short:
+        await ask(short, word, rest="", is_stream=False)
+        assert (await short.read()).status == 200
 
 
 async def test_signs_of_life_while_it_waits_for_its_turn(table: Mapping[str, Dialect]) -> None:

@@ -91,6 +91,9 @@ def test_what_it_is_has_limits_and_tells_its_process() -> None:
     assert not said.has_priorities
     assert description(INFO | {"enable_priority_scheduling": True}, {}).has_priorities
     assert not description(INFO | {"enable_priority_scheduling": 1}, {}).has_priorities
+    assert not said.is_short_first
+    for policy, is_short_first in (("fcfs", False), ("shortest-prefill-first", True), (7, False)):
+        assert description(INFO | {"schedule_policy": policy}, {}).is_short_first is is_short_first
     assert said.started
     assert description(INFO | {"version": "2"}, {}).started == said.started
     for change in ({"random_seed": 8}, {"startup_time": {"load_weight": 12.8}}):
