@@ -114,7 +114,7 @@ class Home:
             if better is not None:
                 best, there = better
                 prices = {best.replica_id: there, home_id: at_home}
-                return _ranking(_ids_of(_ranked(best, request, fleet)), "move", prices)
+                return _ranking((best.replica_id, home_id), "move", prices)
         # Who stays is ranked alone: mostly nobody else was looked at.
         return _ranking((home_id,), "home", {home_id: at_home})
 
@@ -138,13 +138,14 @@ class Home:
         """Choose a home for a session that has none, by its price there and its life there."""
         weighed = self._weighed(request, fleet, is_new=True)
         floor_s = _floor_s(request, fleet, request.cached_tokens.most)
-        found = self._least(request, weighed, is_new=True, floor_s=floor_s)
+        seen: dict[str, Price] = {}
+        found = self._least(request, weighed, is_new=True, floor_s=floor_s, seen=seen)
         assert found is not None, "some candidate is the cheapest"
         best, price = found
-        ranked = _ranked(best, request, fleet)
-        prices = {best.replica_id: price}
-        prices |= {r.replica_id: self._price(request, r, is_new=True) for r in ranked[1:]}
-        return _ranking(_ids_of(ranked), reason, prices)
+        ids = _ids_of(_ranked(best, request, fleet))
+        prices = {replica_id: seen[replica_id] for replica_id in ids if replica_id in seen}
+        prices[best.replica_id] = price
+        return _ranking(ids, reason, prices)
 
     def _agreed(self, request: RouteRequest, fleet: FleetView, reason: str) -> Ranking:
         """The home that any router would choose, whatever it has seen; the rest by backlog."""
@@ -216,8 +217,9 @@ class Home:
         is_new: bool = False,
         floor_s: float,
         terms: Terms | None = None,
+        seen: dict[str, Price] | None = None,
     ) -> tuple[ReplicaView, Price] | None:
-        """The cheapest; equal ones (to the millisecond) by rendezvous rank.
+        """The cheapest; equal ones (to the millisecond) by rendezvous rank. ``seen`` is told all that were priced.
 
         With ``terms`` the toll of a move counts; None then if all cost more than they allow.
 
@@ -250,6 +252,8 @@ class Home:
             if bound_s > limit_s:
                 break
             price = self._price(request, replica, is_new=is_new)
+            if seen is not None:
+                seen[replica.replica_id] = price
             total_s = price.total_s + (0.0 if terms is None else terms.toll_s(price.prefill_s))
             total_ms = round(total_s * 1e3)
             if total_ms < least_ms:

@@ -31,7 +31,7 @@ def matrix_command(
         int | None, typer.Option(help="At most so many seeds a load: a quick look.", min=1, max=100)
     ] = None,
     duration_s: Annotated[
-        float, typer.Option(help="Virtual seconds of a run from half to full load.", min=1.0)
+        float, typer.Option(help="Virtual seconds of a run from half load on.", min=1.0)
     ] = 600.0,
     warmup_s: Annotated[
         float, typer.Option(help="Those at its beginning that are not counted.", min=0.0)

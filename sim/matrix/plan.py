@@ -27,7 +27,7 @@ _FIGURES: Final = (("throughput", -1.0), ("ttft_mean_s", 1.0), ("ttft_p99_s", 1.
 
 LIGHT_LOAD: Final = 0.5
 LIGHT_TIMES: Final = 2.0
-FULL_LOAD: Final = 1.0
+HEAVY_LOAD: Final = 0.9
 
 
 class Traffic(StrEnum):
@@ -80,9 +80,9 @@ class Plan:
     """The whole matrix, or what was chosen of it.
 
     Fleets of ``ranked_replicas`` are those on which saturation and the best baselines are found: a larger fleet has
-    as many sessions a replica. ``duration_s`` and ``warmup_s`` are a run's from half load to full. Lighter ones are twice as
-    long, since they have fewer requests. Above full load queues and pools take for long to fill: ``duration_s`` more
-    goes by before anything counts.
+    as many sessions a replica. ``duration_s`` and ``warmup_s`` are a run's from half load on. Lighter ones are twice as
+    long, since they have fewer requests. From :data:`HEAVY_LOAD` on queues and pools take for long to fill: ``duration_s``
+    more goes by before anything counts.
     """
 
     trace: str | None = None
@@ -134,7 +134,7 @@ class Plan:
         """From when on requests count at a load, and when a run ends; without a load, those of the search."""
         if load is not None and load < LIGHT_LOAD:
             return self.warmup_s, LIGHT_TIMES * self.duration_s
-        if load is not None and load > FULL_LOAD:
+        if load is not None and load >= HEAVY_LOAD:
             return self.duration_s + self.warmup_s, 2 * self.duration_s
         return self.warmup_s, self.duration_s
 

@@ -60,16 +60,16 @@ def test_home_says_what_its_rule_compared(
 
 
 def test_home_says_of_a_branch_what_it_must_save() -> None:
-    asked = request({"r0": 1_024, "r1": 4_096}, home_id="r0", prompt_tokens=20_000)
+    asked = request({"r0": 11_024, "r1": 14_096}, home_id="r0", prompt_tokens=20_000)
     view = fleet(Row(), Row())
     assert said("home", view, asked) == [
         "",
-        "cheaper by 56 ms, less than what a branch must save (0.25 s)",
+        "cheaper by 77 ms, less than what a branch must save (0.25 s)",
     ]
     dear = fleet(Row(backlog_s=1.0), Row(), Row())
     found = explained("home", dear, asked)
     assert found.ranking.reason == "branch"
-    assert found.candidates[2].why_not == "holds 4.1k tokens less of this branch"
+    assert found.candidates[2].why_not == "holds 14.1k tokens less of this branch"
 
 
 def test_home_says_who_was_not_priced_in_a_large_fleet() -> None:

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from router.policy.home import Home, HomeParameters
-from router.policy.view import Ranking, RouteRequest
+from router.policy.view import Price, Ranking, RouteRequest
 from router.state.fleet.candidates import View
 from router.state.fleet.ledger import Load
 from router.state.fleet.replica import Replica, ReplicaSpec
@@ -26,6 +26,14 @@ class Case:
     capacity_tokens: int = 7_000_000
 
     def rank(self, **changes: object) -> Ranking:
+        return Home().rank(*self._asked(changes), random.Random(1))
+
+    def all_prices(self, **changes: object) -> dict[str, Price]:
+        """What each candidate would cost."""
+        found = Home().explain(*self._asked(changes), random.Random(1))
+        return {row.replica_id: row.price for row in found.candidates if row.price is not None}
+
+    def _asked(self, changes: dict[str, object]) -> tuple[RouteRequest, View]:
         fields: dict[str, object] = {
             "session_key": "s",
             "prompt_tokens": 50_000,
@@ -49,7 +57,7 @@ class Case:
             )
             for i in range(self.n)
         ]
-        return Home().rank(request, View.of(replicas), random.Random(1))
+        return request, View.of(replicas)
 
 
 def _backlog(seconds: float, **more: int) -> Load:
@@ -165,9 +173,9 @@ def test_new_sessions_go_where_fewest_live_though_the_head_is_cached_elsewhere()
 def test_new_sessions_avoid_a_replica_whose_pool_is_full() -> None:
     homes = {0: HomeTotals(3, 880_000), 1: HomeTotals(5, 300_000)}
     case = Case(n=2, homes=homes, capacity_tokens=900_000)
-    new = case.rank(home_id=None, cached_tokens={})
-    assert new.ranked[0] == "r1"
-    assert new.prices["r0"].pressure_s > new.prices["r1"].pressure_s + 2.0
+    assert case.rank(home_id=None, cached_tokens={}).ranked[0] == "r1"
+    prices = case.all_prices(home_id=None, cached_tokens={})
+    assert prices["r0"].pressure_s > prices["r1"].pressure_s + 2.0
 
 
 def test_a_cold_prompt_goes_where_the_fewest_wait_behind_it() -> None:
@@ -187,9 +195,10 @@ def test_a_session_that_stays_is_ranked_alone() -> None:
 
 def test_running_answers_weigh_more_than_queued_ones_for_a_cold_prompt() -> None:
     loads = {0: Load(inflight=1, decoding=1), 1: Load(inflight=2)}
-    new = Case(n=2, loads=loads).rank(home_id=None, cached_tokens={})
-    assert new.ranked[0] == "r1"
-    assert new.prices["r0"].interference_s > new.prices["r0"].prefill_s
+    case = Case(n=2, loads=loads)
+    assert case.rank(home_id=None, cached_tokens={}).ranked[0] == "r1"
+    there = case.all_prices(home_id=None, cached_tokens={})["r0"]
+    assert there.interference_s > there.prefill_s
 
 
 # Fleets that are too large to price everybody
