@@ -28,6 +28,8 @@ from __future__ import annotations
 
 from typing import Final
 
+_OVER_MOST: Final = 0.6
+
 
 class RouterError(Exception):
     """An error with a stable code that a client can be shown.
@@ -65,21 +67,40 @@ class AwaitsTurn(Refused):
 
     Told only to a caller who said that the request may wait for that; no client sees it. ``new_tokens`` are to be
     computed of its prompt; ``is_short_first``: the engine there takes prompts with the fewest such tokens first.
+    ``fill_ratio``: what lives in the fleet over what its caches hold.
     """
 
     def __init__(
-        self, replica_id: str, *, retry_after_s: float, new_tokens: int, is_short_first: bool
+        self,
+        replica_id: str,
+        *,
+        retry_after_s: float,
+        new_tokens: int,
+        is_short_first: bool,
+        fill_ratio: float,
     ) -> None:
         what = f"{replica_id} computes another long prompt first; try again."
         super().__init__("awaits-turn", what, retry_after_s=retry_after_s)
         self.replica_id = replica_id
         self.new_tokens = new_tokens
         self.is_short_first = is_short_first
+        self.fill_ratio = fill_ratio
 
     @property
     def place(self) -> int:
         """Whom it goes behind: the door has the engine's order, the fewest tokens to be computed first or the oldest."""
         return self.new_tokens if self.is_short_first else 0
+
+    def allowed_s(self, *, most_s: float, short_first_s: float) -> float:
+        """How long it may wait in all: ``most_s``, or less where the engine itself lets short prompts pass.
+
+        There it is ``short_first_s``, and the more the more lives than fits, ``most_s`` at 1.6 times: each long prompt that
+        is computed pushes others out then, and who waits keeps those alive that run.
+        """
+        if not self.is_short_first:
+            return most_s
+        over = max(0.0, self.fill_ratio - 1.0) / _OVER_MOST
+        return min(most_s, max(short_first_s, most_s * over * over))
 
 
 class TenantLimit(Refused):

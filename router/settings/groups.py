@@ -110,7 +110,7 @@ class HoldSettings(BaseModel):
     )
     turn_short_first_s: Wait = Field(
         default=30,
-        description="the same, if less, at engines that let short prompts pass (shortest-prefill-first)",
+        description="the same, if less, at engines that let short prompts pass (shortest-prefill-first); more where more lives than fits",
     )
     # Codex ends its turn on 429 and soon after a 503; its streams may be silent for 300 s.
     unretried_s: Wait = Field(

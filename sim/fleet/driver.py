@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from router.state.history import Outcome
 from sim.engine.replica_model import ReplicaModel
-from sim.engine.rules import PRIORITY, SHORTEST_PREFILL, EngineRules
+from sim.engine.rules import PRIORITY, EngineRules
 from sim.fleet.checks import SAMPLES, Checks
 from sim.fleet.clients import Clients
 from sim.fleet.edge import Edge
 from sim.fleet.faults import Faults
 from sim.fleet.parts import SimReplica
-from sim.fleet.rooms import TURN_S, TURN_SHORT_FIRST_S
 from sim.fleet.routers import SimRouter, plain_core
 from sim.fleet.sharing import SimStore
 from sim.kernel import Kernel, Rank, TimeWentBackError
@@ -165,7 +164,6 @@ class FleetRun:
             self.clients,
             asked_tokens=scenario.workload.output_tokens_asked,
             has_priorities=scenario.engine.order == PRIORITY,
-            turn_s=TURN_SHORT_FIRST_S if scenario.engine.order == SHORTEST_PREFILL else TURN_S,
         )
         self._groups = [(facts_of(group), group.replicas) for group in scenario.fleet]
         self._sample_s = scenario.duration_s / SAMPLES

@@ -53,7 +53,6 @@ class Edge:
     ``asked_tokens``: the most that clients allow for an answer.
     ``has_priorities``: engines serve by priority. A request of which the router expects at least half of
     the prompt to be cached where it goes first has priority 1, others 0: warm turns pass cold ones.
-    ``turn_s``: how long a request waits at the door for its turn.
     """
 
     def __init__(
@@ -65,7 +64,6 @@ class Edge:
         *,
         asked_tokens: int,
         has_priorities: bool = False,
-        turn_s: float = TURN_S,
     ) -> None:
         self._kernel = kernel
         self._recording = recording
@@ -73,7 +71,6 @@ class Edge:
         self._clients = clients
         self._asked_tokens = asked_tokens
         self._has_priorities = has_priorities
-        self._turn_s = turn_s
         self._serial = 0
         self._deadlines: dict[str, tuple[float, SimReplica]] = {}
         self._timer = Alarm(_ARRIVAL, self._time_out, None)
@@ -85,7 +82,8 @@ class Edge:
         now_s = self._kernel.now_s
         exchange.sends = exchange.started = 0
         exchange.began_s = None
-        exchange.turn_by_s = now_s + self._turn_s
+        exchange.turn_by_s = now_s + TURN_S
+        exchange.has_waited = False
         self._set_out(exchange, now_s)
 
     def _set_out(self, exchange: Exchange, now_s: float) -> None:
@@ -95,7 +93,11 @@ class Edge:
         try:
             replica, reason, predicted = door.place(exchange, now_s)
         except AwaitsTurn as turn:
-            self._rooms.enter(exchange, turn)
+            if self._rooms.is_to_wait(exchange, turn, now_s):
+                self._rooms.enter(exchange, turn)
+            else:
+                exchange.has_waited = True
+                self._set_out(exchange, now_s)
             return
         except Refused as refused:
             self._clients.failed(exchange, now_s, retry_after_s=refused.retry_after_s)

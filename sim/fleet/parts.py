@@ -137,7 +137,8 @@ class Exchange:
     ``started`` those of them that may have started on it. ``began_s`` is the first token of this try at
     the router, ``has_token`` that the client has seen one in any. ``held`` is the replica in
     whose row of the door's books it stands; ``order`` counts turns, those from ``order_floor`` on were not
-    all over when it was first sent. Until ``turn_by_s`` this try may wait at the door for its turn; ``awaits``, while
+    all over when it was first sent. Until ``turn_by_s`` this try may wait at the door for its turn, unless it
+    ``has_waited`` for long enough where it would go; ``awaits``, while
     it does: the door's number and the replica.
     """
 
@@ -149,6 +150,7 @@ class Exchange:
         "door",
         "due_s",
         "has_token",
+        "has_waited",
         "held",
         "is_measured",
         "is_over",
@@ -191,6 +193,7 @@ class Exchange:
         self.ticket: Ticket | None = None
         self.tried: Sequence[SimReplica] = ()
         self.turn_by_s = 0.0
+        self.has_waited = False
         self.awaits: tuple[int, str] | None = None
 
     def waited_s(self, now_s: float) -> float:

@@ -37,6 +37,11 @@ class Rooms:
         self._waiting: dict[tuple[int, str], dict[Exchange, AwaitsTurn]] = {}
         self._alarm = Alarm(Rank.ARRIVAL, self._look, None)
 
+    def is_to_wait(self, exchange: Exchange, turn: AwaitsTurn, now_s: float) -> bool:
+        """It has not waited for this turn as long as it may."""
+        waited_s = now_s - (exchange.turn_by_s - TURN_S)
+        return waited_s < turn.allowed_s(most_s=TURN_S, short_first_s=TURN_SHORT_FIRST_S)
+
     def enter(self, exchange: Exchange, turn: AwaitsTurn) -> None:
         """A request waits for this turn from now on."""
         assert exchange.door is not None, "a turn comes to a router"

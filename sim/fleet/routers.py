@@ -143,7 +143,7 @@ class SimRouter:
         if self._link is not None:
             self._link.look(facts, now_s)
         exchange.ticket = ticket = self.core.arrive(
-            facts, now_s, may_wait=now_s < exchange.turn_by_s
+            facts, now_s, may_wait=now_s < exchange.turn_by_s and not exchange.has_waited
         )
         record = ticket.record
         replica = self._by_id[record.replica_id]

@@ -111,7 +111,11 @@ def test_the_simulated_door_has_the_order_of_the_engine(*, is_short_first: bool)
         exchange = Exchange(due.turn, due.at_s, play.prompt(due.turn))
         exchange.door, exchange.order = cast("Door", door), order
         turn = AwaitsTurn(
-            "r0", retry_after_s=1.0, new_tokens=1_000 * tokens, is_short_first=is_short_first
+            "r0",
+            retry_after_s=1.0,
+            new_tokens=1_000 * tokens,
+            is_short_first=is_short_first,
+            fill_ratio=0.5,
         )
         rooms.enter(exchange, turn)
     for _ in range(5):

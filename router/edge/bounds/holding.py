@@ -36,7 +36,7 @@ def wait_s(limits: HoldLimits, error: RouterError, manners: Manners) -> float:
     """How long a request may wait after this refusal, 0 for not at all."""
     code = error.code
     if isinstance(error, AwaitsTurn):
-        return limits.turn_for_s(is_short_first=error.is_short_first)
+        return error.allowed_s(most_s=limits.turn_s, short_first_s=limits.turn_short_first_s)
     if code == "no-replica-ready":
         allowed_s = limits.no_replica_ready_s
     elif code == _LIMIT:

@@ -26,7 +26,8 @@ class HoldLimits:
 
     ``turn_s`` is how long a streamed request with a long prompt waits while the replica chosen for it computes
     another; then it is sent all the same, with two minutes left of the five for which Codex waits for an event.
-    0: long prompts do not take turns. Where the engine itself lets short prompts pass, ``turn_short_first_s`` is enough, if less.
+    0: long prompts do not take turns. Where the engine itself lets short prompts pass, ``turn_short_first_s`` is enough, if
+    less, as long as the caches hold what lives.
 
     ``unretried_s`` is the least, whatever the reason, for agents that would end their turn (Codex
     gives up on a request after a few seconds, and on a stream after 300 s without an event). At
@@ -41,10 +42,6 @@ class HoldLimits:
     unretried_s: float = 120.0
     requests_max: int = 256
     bytes_max: int = 256 * 1024 * 1024
-
-    def turn_for_s(self, *, is_short_first: bool) -> float:
-        """How long a long prompt waits for its turn at an engine of that order."""
-        return min(self.turn_s, self.turn_short_first_s) if is_short_first else self.turn_s
 
 
 @dataclass(slots=True, frozen=True)

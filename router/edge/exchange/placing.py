@@ -307,7 +307,7 @@ class Placement:
         try:
             self._let_in(now_s, may_wait=self.is_stream and waited_s < hold.turn_s)
         except AwaitsTurn as turn:
-            if waited_s < hold.turn_for_s(is_short_first=turn.is_short_first):
+            if waited_s < wait_s(hold, turn, self.manners):
                 raise
             self._let_in(now_s)
 

@@ -17,6 +17,10 @@ _SHRINK_MIN: Final = 0.8
 _GROWTH: Final = 1.15
 """One report moves the capacity by no more than that: it may have had another cause."""
 
+_START_FACTOR: Final = 1.25
+"""More than is stated: what is wrongly believed to be there is put right by the first report, what is wrongly given up is
+seldom found out, for its session is served elsewhere then."""
+
 _FLOOR_RATIO: Final = 0.02
 _CEILING_RATIO: Final = 16.0
 """Bounds, as parts of what is stated."""
@@ -33,9 +37,9 @@ _LOST_RATIO: Final = 0.5
 
 @dataclass(slots=True)
 class Keeping:
-    """One replica's lessons. ``factor`` is the room that has shown itself, as a part of what is stated."""
+    """One replica's lessons. ``factor`` is the room that nothing has spoken against, as a part of what is stated."""
 
-    factor: float = 1.0
+    factor: float = _START_FACTOR
     _kept: list[float] = field(default_factory=lambda: [0.0] * (len(_EDGES_S) + 1))
     _lost: list[float] = field(default_factory=lambda: [0.0] * (len(_EDGES_S) + 1))
 
@@ -63,6 +67,11 @@ class Keeping:
         at = bisect_right(_EDGES_S, idle_s)
         for counts, is_hit in ((self._kept, is_kept), (self._lost, not is_kept)):
             counts[at] = counts[at] * _SAMPLES_MEMORY + is_hit
+
+    @property
+    def shown_factor(self) -> float:
+        """The room that has shown itself, as a part of what is stated: all of that, until reports say more or less."""
+        return 1.0 if 1.0 < self.factor <= _START_FACTOR else self.factor
 
     @property
     def lifetime_s(self) -> float | None:

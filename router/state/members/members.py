@@ -263,7 +263,8 @@ class Members:
             self._fleet.set_rate(replica, told)
 
     def _set_capacity(self, replica: Replica) -> None:
-        """What is stated, as far as it has shown itself; the index keeps it in the bytes it counts in."""
-        self._fleet.resize(replica, int(replica.stated_tokens * replica.keeping.factor))
-        capacity_bytes = int(replica.capacity_tokens * self._index.bytes_per_token)
+        """What is stated, as far as it has shown itself; the index has a little more, in the bytes it counts in."""
+        keeping, stated_tokens = replica.keeping, replica.stated_tokens
+        self._fleet.resize(replica, int(stated_tokens * keeping.shown_factor))
+        capacity_bytes = int(stated_tokens * keeping.factor * self._index.bytes_per_token)
         replica.holdings = self._index.set_capacity(replica.replica_id, capacity_bytes)

@@ -80,6 +80,26 @@ def test_an_engine_with_the_room_it_states_is_taken_at_its_word() -> None:
     assert replica.capacity_tokens == pytest.approx(1_000_000, rel=0.15)
 
 
+@pytest.mark.parametrize("share", [0.8, 1.0])
+def test_what_an_engine_holds_a_fifth_over_its_word_is_not_given_up(share: float) -> None:
+    engine = Engine(1_000)
+    stated = int(1_000_000 * share)
+    core = make_core(1)
+    core.members.leave("r0")
+    replica = core.members.join(ReplicaSpec("r0", "127.0.0.1", 1, capacity_tokens=stated), 0.0)
+    core.members.heard("r0", Event.PROBE_OK, 0.0)
+    missed = 0
+    for session in (*range(40), *range(40)):  # 960 segments of the engine's thousand
+        chain = [1_000 * (session + 1) + n for n in range(24)]
+        ticket = core.arrive(prompt(chain, key=f"s{session}"), 0.0)
+        core.began(ticket, 0.0)
+        cached = min(engine.ask(chain, 0.0) * 1_000, 23_999) // 64 * 64
+        missed += ticket.cached_tokens < 0.9 * cached
+        core.finish(ticket, Outcome.DONE, 0.0, usage=Usage(24_000, 0, cached))
+    assert missed == 0
+    assert replica.capacity_tokens == stated, "nothing has shown another room"
+
+
 def test_a_lifetime_is_learned_and_what_is_older_not_believed() -> None:
     engine = Engine(100_000, lifetime_s=500.0)
     replica = drive(engine, turns=1_500, sessions=12, gap_s=40.0, stated=10_000_000)

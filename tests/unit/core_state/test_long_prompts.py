@@ -6,10 +6,13 @@ from array import array
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from router.dialect.base import PromptFacts, SessionSource
 from router.errors import AwaitsTurn, UpstreamStatus
 from router.state.fleet.ledger import LONG_TOKENS
+from router.state.fleet.replica import Description
 from router.state.history import Outcome
 from tests.doubles.core_rig import all_idle, make_core
 
@@ -55,6 +58,38 @@ def test_one_at_a_time_until_it_has_begun() -> None:
     assert core.fleet.has_turn("r0")
     assert asked(core, "b") is not None
     assert asked(core, "c") is None
+
+
+@given(most_s=st.floats(0.0, 600.0), short_s=st.floats(0.0, 600.0), fill_ratio=st.floats(0.0, 9.0))
+def test_it_waits_the_longer_the_less_the_caches_hold_of_what_lives(
+    most_s: float, short_s: float, fill_ratio: float
+) -> None:
+    def allowed_s(fill_ratio: float, *, is_short_first: bool = True) -> float:
+        turn = AwaitsTurn(
+            "r0",
+            retry_after_s=1.0,
+            new_tokens=1,
+            is_short_first=is_short_first,
+            fill_ratio=fill_ratio,
+        )
+        return turn.allowed_s(most_s=most_s, short_first_s=short_s)
+
+    assert allowed_s(fill_ratio, is_short_first=False) == most_s
+    assert min(most_s, short_s) <= allowed_s(fill_ratio) <= allowed_s(fill_ratio + 0.1) <= most_s
+    assert allowed_s(min(fill_ratio, 1.0)) == min(most_s, short_s)
+    assert allowed_s(1.6) == pytest.approx(most_s)
+
+
+def test_the_core_tells_the_order_of_the_engine_and_how_full_the_fleet_is() -> None:
+    core = make_core(1)
+    core.members.described("r0", Description(capacity_tokens=100_000, is_short_first=True))
+    assert asked(core, "a") is not None
+    with pytest.raises(AwaitsTurn) as told:
+        core.arrive(prompt("b", LONG_TOKENS), 0.0, may_wait=True)
+    turn = told.value
+    assert turn.is_short_first
+    assert turn.new_tokens == turn.place >= LONG_TOKENS
+    assert turn.fill_ratio == core.fleet.view().fill_ratio > 0.0
 
 
 def test_who_awaits_its_turn_leaves_no_trace() -> None:

@@ -168,7 +168,7 @@ def test_against_an_engine_that_evicts_sooner_than_stated(seed: int, n_segments:
             core.finish(ticket, Outcome.CLIENT_GONE, step * 10.0 + 6.0)
     if n_segments == 10_000:
         assert n_misjudged <= n_flushes
-        assert core.fleet.replicas()[0].keeping.factor == 1.0
+        assert core.fleet.replicas()[0].keeping.shown_factor == 1.0
     held = core.index.held_bytes("r0")
     assert 0 <= held <= core.index.set_capacity("r0", 4_000_000).capacity_bytes
     core.index.lost("r0", 2**62)
