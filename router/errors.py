@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_OVER_MOST: Final = 0.6
+_OVER_MOST: Final = 0.5
 
 
 class RouterError(Exception):
@@ -94,13 +94,13 @@ class AwaitsTurn(Refused):
     def allowed_s(self, *, most_s: float, short_first_s: float) -> float:
         """How long it may wait in all: ``most_s``, or less where the engine itself lets short prompts pass.
 
-        There it is ``short_first_s``, and the more the more lives than fits, ``most_s`` at 1.6 times: each long prompt that
+        There it is ``short_first_s``, and the more the more lives than fits, ``most_s`` at 1.5 times: each long prompt that
         is computed pushes others out then, and who waits keeps those alive that run.
         """
         if not self.is_short_first:
             return most_s
         over = max(0.0, self.fill_ratio - 1.0) / _OVER_MOST
-        return min(most_s, max(short_first_s, most_s * over * over))
+        return min(most_s, max(short_first_s, most_s * over**3))
 
 
 class TenantLimit(Refused):

@@ -77,7 +77,7 @@ def test_it_waits_the_longer_the_less_the_caches_hold_of_what_lives(
     assert allowed_s(fill_ratio, is_short_first=False) == most_s
     assert min(most_s, short_s) <= allowed_s(fill_ratio) <= allowed_s(fill_ratio + 0.1) <= most_s
     assert allowed_s(min(fill_ratio, 1.0)) == min(most_s, short_s)
-    assert allowed_s(1.6) == pytest.approx(most_s)
+    assert allowed_s(1.5) == pytest.approx(most_s)
 
 
 def test_the_core_tells_the_order_of_the_engine_and_how_full_the_fleet_is() -> None:
