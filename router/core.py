@@ -138,7 +138,7 @@ class RouterCore:
         if ranking is None:
             ranking = self.policy.rank(request, view, self.dice)
         if may_wait and ranking.takes_turns:
-            check_turn(request, self.fleet.get(ranking.ranked[0]), fill_ratio=view.fill_ratio)
+            check_turn(request, self.fleet.get(ranking.ranked[0]), view)
         record = RequestRecord(
             key,
             _SOURCE_NAMES[facts.session_source],

@@ -88,7 +88,7 @@ class AwaitsTurn(Refused):
 
     @property
     def place(self) -> int:
-        """Whom it goes behind: the door has the engine's order, the fewest tokens to be computed first or the oldest."""
+        """The least goes first, of equals the oldest: the door has the order of the engine."""
         return self.new_tokens if self.is_short_first else 0
 
     def allowed_s(self, *, most_s: float, short_first_s: float) -> float:

@@ -14,11 +14,11 @@ from router.errors import AwaitsTurn
 from router.state.fleet.ledger import LONG_TOKENS
 
 if TYPE_CHECKING:
-    from router.policy.view import RouteRequest
+    from router.policy.view import FleetView, RouteRequest
     from router.state.fleet.replica import Replica
 
 
-def check_turn(request: RouteRequest, replica: Replica | None, *, fill_ratio: float) -> None:
+def check_turn(request: RouteRequest, replica: Replica | None, fleet: FleetView) -> None:
     """Look whether a request may be sent to the replica that was chosen for it now.
 
     Raises:
@@ -30,7 +30,7 @@ def check_turn(request: RouteRequest, replica: Replica | None, *, fill_ratio: fl
             retry_after_s=max(1.0, replica.prefill_ahead_s),
             new_tokens=request.prompt_tokens - request.cached_tokens.get(replica.replica_id),
             is_short_first=replica.is_short_first,
-            fill_ratio=fill_ratio,
+            fill_ratio=fleet.fill_ratio,
         )
 
 
