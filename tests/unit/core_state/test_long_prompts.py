@@ -80,6 +80,17 @@ def test_it_waits_the_longer_the_less_the_caches_hold_of_what_lives(
     assert allowed_s(1.5) == pytest.approx(most_s)
 
 
+@pytest.mark.parametrize(
+    ("fill_ratio", "allowed_s"),
+    [(0.4, 30.0), (1.25, 30.0), (1.3, 38.88), (1.4, 92.16), (2.0, 180.0)],
+)
+def test_the_wait_grows_late_and_then_fast(fill_ratio: float, allowed_s: float) -> None:
+    turn = AwaitsTurn(
+        "r0", retry_after_s=1.0, new_tokens=1, is_short_first=True, fill_ratio=fill_ratio
+    )
+    assert turn.allowed_s(most_s=180.0, short_first_s=30.0) == pytest.approx(allowed_s)
+
+
 def test_the_core_tells_the_order_of_the_engine_and_how_full_the_fleet_is() -> None:
     core = make_core(1)
     core.members.described("r0", Description(capacity_tokens=100_000, is_short_first=True))
