@@ -387,6 +387,7 @@ class RouterCore:
         pin.prompt_bytes, pin.prompt_tokens = prompt_bytes, prompt_tokens
         pin.output_tokens, pin.turn, pin.claim_id = output_tokens, pin.n_requests, ""
         if self.pins.news is not None:
+            pin.told_by = ""  # a word of the turn before may have come since this one was bound
             self.pins.news[pin.key] = pin
 
 

@@ -270,8 +270,13 @@ def _is_explained(request: web.Request) -> bool:
 
 
 def last_served(views: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of several workers' explanations of one session, that of who served it last: itself, and the most requests on."""
-    return max(views, key=lambda view: (view["told_by"] is None, view["requests"]))
+    """Of several workers' explanations of one session, that of who served it last: itself, and the furthest on.
+
+    Workers whose turns crossed may count as many requests; the later turn has the longer prompt.
+    """
+    return max(
+        views, key=lambda view: (view["told_by"] is None, view["requests"], view["prompt_tokens"])
+    )
 
 
 def added(views: list[dict[str, Any]]) -> dict[str, Any]:

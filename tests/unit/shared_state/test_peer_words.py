@@ -335,3 +335,23 @@ def test_what_cannot_be_read_changes_nothing(data: bytes) -> None:
     assert not desk.found("s", data, 1.0, WALL_S)
     assert desk.counts.unread == 2
     assert len(desk.core.pins) == 0
+
+
+def test_a_word_of_the_turn_before_leaves_the_session_with_who_serves_it_now() -> None:
+    """It comes while the next turn is under way here, which is told of and healed from here all the same."""
+    one, two = desks(2)
+    served(one.core, prompt("s", 10), 1.0)
+    said = one.word(1.1, WALL_S).message
+    ticket = two.core.arrive(prompt("s", 14), 1.2)
+    assert said is not None
+    two.hear(said, 1.3, WALL_S)
+    two.core.finish(ticket, Outcome.DONE, 1.4, usage=Usage(14_000, 20, 0))
+    pin = two.core.pins.get("s")
+    assert pin is not None
+    assert (pin.told_by, pin.prompt_tokens) == ("", 14_000)
+    exchange([one, two], 1.5)
+    heard = one.core.pins.get("s")
+    assert heard is not None
+    assert (heard.told_by, heard.prompt_tokens) == ("b", 14_000)
+    two.heal(2.0)
+    assert [row.session_key for row in two.word(9.0, WALL_S).rows] == ["s"]
