@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replica.hardware.profiles import EngineFacts
+    from sim.engine.job import Job
     from sim.engine.pool import KvPool
+    from sim.engine.prefill_step import PrefillStep
     from sim.engine.reporting import Totals
     from sim.engine.rules import EngineRules
-    from sim.engine.stretch import Job, PrefillStep
 
     Part = tuple[Job, int]
 
@@ -187,14 +188,28 @@ class Admission:
             step.later_s.append(at_s)
         step.later_s.reverse()
 
-    def make_room(self, running: Running, has_room: Callable[[], bool]) -> None:
-        """Retract running jobs until their next step has memory (``retract_decode``)."""
+    def make_room(self, running: Running, has_room: Callable[[], bool]) -> bool:
+        """Retract running jobs until their next step has memory (``retract_decode``).
+
+        False if the last one has none: a prompt that was cut holds it.
+        """
         order = retraction_order(running.decoding)
-        while not has_room():
-            assert len(order) > 1, "2: a request that was taken fits the pool alone"
+        while not has_room() and len(order) > 1:
             running.retract(order.pop())
         self.guess.retracted(running.decoding)
         self.is_full = False
+        has_some = has_room()
+        assert has_some or self.partial is not None, "2: what was taken fits the pool alone"
+        return has_some
+
+    def let_go(self) -> None:
+        """Somebody left: others may be let in. A prompt that was cut, and left between its chunks, is freed."""
+        self.is_full = False
+        cut = self.partial
+        if cut is not None and cut.ended_tokens is not None:
+            assert cut.holding is not None, "a prompt that was cut holds pages"
+            self._pool.release(cut.holding)
+            self.partial = None
 
     def _expected(self, job: Job) -> int:
         """The most a job may still generate, clipped."""

@@ -13,8 +13,8 @@ from typing_extensions import override
 from sim.engine.rules import FCFS, LONGEST_PREFIX, PRIORITY, SHORTEST_PREFILL
 
 if TYPE_CHECKING:
+    from sim.engine.job import Job
     from sim.engine.pool import KvPool
-    from sim.engine.stretch import Job
 
 MATCHED_MAX: Final = 128
 """Requests whose match is looked up in one pass (``WAITING_QUEUE_PREFIX_MATCH_MAX``)."""

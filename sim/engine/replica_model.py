@@ -6,7 +6,8 @@ functions):
 - Requests are admitted between steps in the order of :class:`~sim.engine.rules.EngineRules`, while
   their prompt and what all are expected to generate fit the device pool (shared pages count once), and
   fewer than the maximum run.
-- Prefill goes first, chunk by chunk; decode waits, or rides along where chunks are mixed. One step's
+- Prefill goes first, chunk by chunk; decode waits, rides along where chunks are mixed, or has its number of
+  steps between two of prefill. One step's
   chunk is shared by the prompts that fit; at most one prompt is cut by it, and goes on in the next.
 - Everybody decodes together; a step yields a request's own accept length in tokens.
 - Where memory runs out, requests are retracted: they wait again, and what they generated becomes part
@@ -22,19 +23,20 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from sim.engine.prefill_step import PrefillStep
 from sim.engine.requests import Loads, Progress, PromptTooLong, QueueFull
 from sim.engine.rules import SHORTEST_PREFILL, EngineRules
 from sim.engine.scheduler import Scheduler
-from sim.engine.stretch import PrefillStep, Stretch
+from sim.engine.stretch import Stretch
 
 if TYPE_CHECKING:
     import random
     from array import array
 
     from replica.hardware.profiles import EngineFacts
+    from sim.engine.job import Job
     from sim.engine.pool import KvPool, SharedPrefixes
     from sim.engine.requests import EngineRequest, Event, LoadReport
-    from sim.engine.stretch import Job
 
 
 class ReplicaModel:
@@ -132,8 +134,8 @@ class ReplicaModel:
         if step.is_silent:
             rules = scheduler.rules
             can_pass = rules.order == SHORTEST_PREFILL and scheduler.waiting.jobs
-            can_ride = rules.is_chunk_mixed and scheduler.decoding
-            if not can_pass and not can_ride:
+            is_alone = not (rules.is_chunk_mixed or rules.prefill_decode_interval)
+            if not can_pass and (is_alone or not scheduler.decoding):
                 return self._quiet_until_s(step)
         return step.end_s
 
@@ -186,8 +188,14 @@ class ReplicaModel:
         scheduler.run(now_s)
         step = scheduler.step
         left_s = later_s = 0.0
+        cut = scheduler.admission.partial
         if isinstance(step, PrefillStep):
             left_s = self._quiet_until_s(step) - now_s
+        elif cut is not None:
+            left_s = self.facts.prefill_s(
+                cut.fill_tokens - cut.computed_tokens, cut.computed_tokens
+            )
+            left_s *= scheduler.slowness
         for job in scheduler.waiting.jobs:
             lookup = job.lookup
             if (

@@ -11,14 +11,16 @@ from collections import deque
 from math import floor
 from typing import TYPE_CHECKING, Final, Protocol
 
+from sim.engine.prefill_step import PrefillStep
 from sim.engine.requests import LoadReport
-from sim.engine.stretch import PrefillStep, pages_lacking
+from sim.engine.stretch import pages_lacking
 
 if TYPE_CHECKING:
     from replica.hardware.profiles import EngineFacts
+    from sim.engine.job import Job
     from sim.engine.orders import WaitingQueue
     from sim.engine.pool import KvPool
-    from sim.engine.stretch import Job, Stretch
+    from sim.engine.stretch import Stretch
 
     Moments = tuple[float, ...]
     Steps = tuple[int, float, int, float, int]

@@ -29,7 +29,8 @@ class EngineRules:
     when requests were retracted. While others run, a prompt is let in only if ``min_free_slots`` of
     the running limit are free (``--min-free-slots-delay``); None is SGLang's own choice: 2 to 4 with a
     drafter and room for 8 or more, else 1. With the order ``priority`` a running request makes room for
-    one whose priority is higher by more than ``preemption_threshold``.
+    one whose priority is higher by more than ``preemption_threshold``. After each prefill step, ``prefill_decode_interval``
+    generation steps of those that run come before the next (``--prefill-decode-interval``).
 
     Raises:
         ValueError: the order is unknown, or a number is out of range.
@@ -44,6 +45,7 @@ class EngineRules:
     retract_steps: int = 20
     preemption_threshold: int = 10
     min_free_slots: int | None = 1
+    prefill_decode_interval: int = 0
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -57,6 +59,10 @@ class EngineRules:
             raise ValueError(
                 f"decay_steps {self.decay_steps} and output_clip_tokens {self.output_clip_tokens} "
                 f"are at least 1, retract_steps {self.retract_steps} at least 0"
+            )
+        if self.prefill_decode_interval < 0:
+            raise ValueError(
+                f"prefill_decode_interval {self.prefill_decode_interval}: 0 for none, or more"
             )
         if self.min_free_slots is not None and self.min_free_slots < 1:
             raise ValueError(f"min_free_slots {self.min_free_slots}: at least 1, which is no limit")

@@ -6,23 +6,22 @@ docstring of :mod:`sim.engine.replica_model`.
 
 from __future__ import annotations
 
-from math import floor
 from typing import TYPE_CHECKING
 
 from sim.engine.admission import Admission
+from sim.engine.job import Job
 from sim.engine.pool import HostTier, KvPool
+from sim.engine.prefill_step import PrefillStep, taken_up
 from sim.engine.reporting import Reporter, Totals
 from sim.engine.requests import Began, Ended, EndReason
 from sim.engine.stretch import (
-    ROUNDING,
-    Job,
-    PrefillStep,
     Stretch,
     accept_lengths,
     grow_for_step,
     limit_to_room,
     pages_lacking,
     release,
+    stepped,
     stretch_of,
 )
 
@@ -40,7 +39,8 @@ class Scheduler:
 
     ``jobs`` are those whose last event is not out; ``waiting`` the ones that are not admitted,
     ``decoding`` the ones that generate; ``events`` what happened since the driver last took them;
-    ``now_s`` how far it ran. Steps that begin from now on take ``slowness`` times as long.
+    ``now_s`` how far it ran. ``rounds_left`` generation steps come before the next prefill step.
+    Steps that begin from now on take ``slowness`` times as long.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Scheduler:
         self.decoding: list[Job] = []
         self.events: list[Event] = []
         self.totals = Totals()
+        self.rounds_left = 0
         self.slowness = 1.0
         self.admission = Admission(facts, rules, self.pool)
         self.waiting = self.admission.waiting
@@ -76,10 +77,10 @@ class Scheduler:
 
     def admitted(self) -> list[Job]:
         """Jobs in prefill or decode, with those that leave at the end of the step."""
-        step = self.step
+        step, cut = self.step, self.admission.partial
         if isinstance(step, PrefillStep):
             return self.decoding + [job for job, _ in step.parts]
-        return list(self.decoding)
+        return [*self.decoding, cut] if cut is not None else list(self.decoding)
 
     def run(self, now_s: float, owed_chunks_max: int = 0) -> None:
         """Let all steps end that do so by ``now_s``, and start what follows each.
@@ -123,7 +124,7 @@ class Scheduler:
         self.waiting.add(job)
         if self.waiting.is_preemptive:
             self.admission.is_full = False
-        if not self.admission.is_full and not isinstance(step, PrefillStep):
+        if not (self.admission.is_full or self.rounds_left or isinstance(step, PrefillStep)):
             self.reconsider(now_s)
 
     def abort(self, job: Job, now_s: float) -> None:
@@ -163,6 +164,7 @@ class Scheduler:
         self.decoding = []
         self.step = None
         self._has_leaving = False
+        self.rounds_left = 0
         self.slowness = 1.0
         self.admission = Admission(self.facts, self.rules, self.pool)
         self.waiting = self.admission.waiting
@@ -196,19 +198,17 @@ class Scheduler:
         """Begin the next step, if there is anything to do, after freeing what has ended."""
         admission = self.admission
         if self._has_leaving:
-            self._has_leaving = False
-            staying: list[Job] = []
-            for job in self.decoding:
-                if job.ended_tokens is None:
-                    staying.append(job)
-                else:
-                    release(self.pool, job, self.facts.page_tokens)
-            self.decoding = staying
-            admission.is_full = False
+            self._free()
         if not self.decoding:
             admission.is_full = False
+            self.rounds_left = 0
         step: PrefillStep | Stretch | None = None
-        if admission.partial is not None or (not admission.is_full and admission.waiting.jobs):
+        if self.rounds_left:
+            step = self._form_stretch(at_s)
+            if step is None:
+                self._start_step(at_s)
+                return
+        elif admission.partial is not None or (not admission.is_full and admission.waiting.jobs):
             step = self._form_prefill(at_s)
         if step is None:
             if self.decoding:
@@ -217,23 +217,25 @@ class Scheduler:
                 admission.guess.reset()
         self.step = step
 
+    def _free(self) -> None:
+        """Let those go that have ended."""
+        self._has_leaving = False
+        staying: list[Job] = []
+        for job in self.decoding:
+            if job.ended_tokens is None:
+                staying.append(job)
+            else:
+                release(self.pool, job, self.facts.page_tokens)
+        self.decoding = staying
+        self.admission.let_go()
+
     def _form_prefill(self, at_s: float) -> PrefillStep | None:
         """The next prefill step, with the running jobs along where chunks are mixed."""
         parts = self.admission.form(self, self.totals)
         if not parts:
             return None
-        load_s, is_silent, page = 0.0, True, self.facts.page_tokens
-        work: list[tuple[int, int]] = []
-        for job, n_tokens in parts:
-            load_s += job.host_load_s
-            job.host_load_s = 0.0
-            computed = job.computed_tokens
-            work.append((n_tokens, computed))
-            reached = computed + n_tokens
-            if reached == job.fill_tokens:
-                is_silent = False
-            assert job.holding is not None, "only admitted jobs get pages"
-            self.pool.have(job.holding, -(-reached // page))
+        page = self.facts.page_tokens
+        load_s, is_silent, work = taken_up(parts, self.pool, page_tokens=page)
         riders: list[Job] = []
         if self.rules.is_chunk_mixed and self._has_room_for_step():
             riders = list(self.decoding)
@@ -246,17 +248,27 @@ class Scheduler:
         step = PrefillStep(at_s, at_s + duration_s * self.slowness, parts, riders, is_silent)
         if isinstance(self.step, PrefillStep):
             step.go_on_from(self.step, self.facts.chunk_tokens)
-        if len(parts) == 1 and step.is_silent:
+        is_shared = self.decoding and self.rules.prefill_decode_interval
+        if len(parts) == 1 and step.is_silent and not is_shared:
             self.admission.prolong(step, len(self.decoding), self.slowness)
         return step
 
-    def _form_stretch(self, at_s: float) -> Stretch:
-        """Generation steps until one ends, as far as there is memory; retracts where there is none."""
-        assert self.admission.partial is None, "6: a decode step while a prompt is to go on"
+    def _form_stretch(self, at_s: float) -> Stretch | None:
+        """Generation steps until one ends, as far as there is memory; retracts where there is none.
+
+        None if a prompt that was cut has left none even for the last of them, which is given up
+        (the end of ``retract_decode``).
+        """
+        assert self.rounds_left or self.admission.partial is None, "6: a prompt is to go on first"
         pool, facts, reserve, jobs = self.pool, self.facts, self.reserve_tokens, self.decoding
         room_pages = pool.capacity_pages - pool.tree.pinned_pages - pool.private_pages
         if room_pages < len(jobs) * self._step_pages and not self._has_room_for_step():
-            self.admission.make_room(self, self._has_room_for_step)
+            if not self.admission.make_room(self, self._has_room_for_step):
+                (job,) = jobs
+                self._end(job, at_s, job.tokens, EndReason.ABORT)
+                self.totals.aborted += 1
+                self._has_leaving = True
+                return None
             room_pages = pool.room_pages
         stretch, taken = stretch_of(jobs, facts, at_s, reserve=reserve, slowness=self.slowness)
         if taken:
@@ -266,7 +278,9 @@ class Scheduler:
         page = facts.page_tokens
         if room_pages - taken < stretch.batch * (stretch.n_steps * facts.verify_tokens // page + 2):
             limit_to_room(stretch, jobs, pool, page_tokens=page, reserve=reserve)
-        if self.waiting.jobs and not self.admission.is_full:
+        if self.rounds_left:
+            stretch.limit(self.rounds_left)
+        elif self.waiting.jobs and not self.admission.is_full:
             stretch.limit(1)
         return stretch
 
@@ -334,6 +348,7 @@ class Scheduler:
                 if not job.steps_total:
                     self._stop(job, step.end_s)
         totals.prefill_tokens += new_tokens
+        self.rounds_left = self.rules.prefill_decode_interval
         self.reporter.prefilled(step.end_s, hit_tokens, new_tokens)
 
     def _begin(self, job: Job, holding: Holding, at_s: float) -> None:
@@ -352,30 +367,15 @@ class Scheduler:
     def _finish_stretch(self, stretch: Stretch) -> None:
         """Apply a stretch that has ended, and start what follows."""
         n_steps, end_s = stretch.n_steps, stretch.end_s
+        self.rounds_left = max(0, self.rounds_left - n_steps)
         totals = self.totals
         self.reporter.stretch_ended(self, stretch)
         totals.verify_steps += n_steps
         totals.decode_busy_s += end_s - stretch.start_s
         self.admission.guess.decay(n_steps)
-        page, n_pages = self.facts.page_tokens, 0
-        ahead = page - 2
-        for job in self.decoding:
-            steps = job.steps = job.steps + n_steps
-            if job.ended_tokens is not None:
-                continue
-            if steps == job.steps_total:
-                job.tokens = job.output_tokens
-                self._stop(job, end_s)
-                continue
-            new_tokens = floor(job.accept * steps + ROUNDING)
-            job.tokens = job.base_tokens + new_tokens  # as tokens_after; they are not all
-            holding = job.holding
-            assert holding is not None, "running jobs hold pages"
-            pages = (job.start_tokens + new_tokens + ahead) // page
-            missing = pages - holding.pages
-            if missing > 0:
-                holding.pages = pages
-                n_pages += missing
+        done, n_pages = stepped(self.decoding, n_steps, page_tokens=self.facts.page_tokens)
+        for job in done:
+            self._stop(job, end_s)
         self.pool.private_pages += n_pages
         if n_pages:
             self.pool.make_room()

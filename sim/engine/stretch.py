@@ -1,4 +1,4 @@
-"""Steps of the engine as spans of time: a prefill step over chunks, a stretch of generation steps.
+"""A stretch of generation steps as a span of time.
 
 While the set of running requests stays the same, each generation step is longer than the one
 before by the same amount (contexts grow evenly), so the end of step k is a quadratic in k and
@@ -9,166 +9,18 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from dataclasses import dataclass, field
-from math import ceil, floor, sqrt
-from typing import TYPE_CHECKING, Final
+from math import floor, sqrt
+from typing import TYPE_CHECKING
+
+from sim.engine.job import ROUNDING
 
 if TYPE_CHECKING:
     import random
-    from array import array
     from collections.abc import Callable, Iterable, Sequence
 
     from replica.hardware.profiles import EngineFacts
-    from sim.engine.pool import Holding, KvPool, Lookup
-    from sim.engine.requests import EngineRequest
-
-ROUNDING: Final = 1e-9
-"""Of accumulated accept lengths: 25 steps of 5.84 are 146 tokens."""
-
-
-class Job:
-    """One request inside the engine, from submission to release.
-
-    ``tokens`` output tokens are out, as of the last step that ended; ``reported`` of them were told in
-    events. Of those, ``base_tokens`` do not come from the ``steps`` generation steps it has made since it
-    was admitted, each of which yields ``accept``; it is done after ``steps_total``. ``start_tokens`` are
-    its prompt and these ``base_tokens``. ``fill_tokens`` is what a prefill has to cover: its prompt, and
-    after a retraction what it had generated.
-    ``ended_tokens`` is set when its last event is out, which for an abort is before its release.
-    ``total_pages`` is its whole sequence, the last page counted in full; ``sorted_pages`` what it found
-    cached when the queue was arranged last, with its look-up of ``sorted_version``. ``prefill_s`` is what
-    its prefill takes with that of ``priced_version``, ``compute_s`` of it to compute what is behind
-    ``priced_pages``.
-    """
-
-    __slots__ = (
-        "accept",
-        "base_tokens",
-        "compute_s",
-        "computed_tokens",
-        "ended_tokens",
-        "fill_tokens",
-        "holding",
-        "host_load_s",
-        "is_running",
-        "lookup",
-        "output_tokens",
-        "output_tokens_max",
-        "prefill_s",
-        "priced_pages",
-        "priced_version",
-        "prompt_tokens",
-        "queued_serial",
-        "reported",
-        "request",
-        "sorted_pages",
-        "sorted_version",
-        "start_tokens",
-        "steps",
-        "steps_total",
-        "tokens",
-        "total_pages",
-        "uncached_tokens",
-    )
-
-    def __init__(
-        self, request: EngineRequest, lookup: Lookup, *, total_pages: int, accept: float
-    ) -> None:
-        self.request = request
-        self.lookup = lookup
-        self.accept = accept
-        self.total_pages = total_pages
-        asked = request.output_tokens_max
-        output = self.output_tokens = request.output_tokens
-        self.output_tokens_max = output if asked is None else asked
-        self.fill_tokens = self.prompt_tokens = request.prompt_tokens
-        self.holding: Holding | None = None
-        self.host_load_s = 0.0
-        self.is_running = False
-        self.computed_tokens = self.uncached_tokens = self.queued_serial = self.sorted_pages = 0
-        self.base_tokens = self.tokens = self.reported = 0
-        self.start_tokens = self.steps = self.steps_total = 0
-        self.ended_tokens: int | None = None
-        self.priced_pages = self.priced_version = self.sorted_version = -1
-        self.compute_s = self.prefill_s = 0.0
-
-    def yielded(self) -> None:
-        """A prefill step has yielded one token; the others take ``steps_total`` steps."""
-        tokens = self.base_tokens = self.tokens = self.tokens + 1
-        self.start_tokens = self.prompt_tokens + tokens
-        self.steps = 0
-        rest = self.output_tokens - tokens
-        accept = self.accept
-        steps = ceil((rest - ROUNDING) / accept) if rest else 0
-        while floor(accept * steps + ROUNDING) < rest:
-            steps += 1
-        self.steps_total = steps
-
-    def restart(self, page_tokens: int) -> tuple[array[int], int]:
-        """It was retracted: what it has generated is to be prefilled with its prompt.
-
-        Answers the pages of all that, and how many of them may be found cached.
-        """
-        self.holding = None
-        self.is_running = False
-        self.priced_pages = self.priced_version = self.sorted_version = -1
-        request = self.request
-        self.fill_tokens = request.prompt_tokens + self.tokens
-        pages, n_pages = request.pages, request.prompt_tokens // page_tokens
-        if len(pages) >= n_pages:
-            pages = (pages[:n_pages] + request.output_pages)[: self.fill_tokens // page_tokens]
-        return pages, min(len(pages), (self.fill_tokens - 1) // page_tokens)
-
-    def tokens_after(self, steps: int) -> int:
-        """Output tokens after that many generation steps, the fraction carried along."""
-        tokens = self.base_tokens + floor(self.accept * steps + ROUNDING)
-        output = self.output_tokens
-        return tokens if tokens < output else output
-
-
-@dataclass(slots=True)
-class PrefillStep:
-    """A prefill step: ``parts`` are jobs and the prompt tokens of each that it computes.
-
-    It goes on over as many more chunks as ``later_s`` has ends, last first, each as long as the first,
-    whose only part is of the prompt that all of them cut. ``start_s`` and ``end_s`` are those of the chunk in
-    progress; the pool does not know of ``owed_chunks`` before it. ``riders`` are running jobs that get a token in it. ``is_silent``: nobody gets a
-    token. ``quiet_until_s``: when the prompt that it cuts will be done at the earliest, once asked.
-    """
-
-    start_s: float
-    end_s: float
-    parts: list[tuple[Job, int]]
-    riders: list[Job]
-    is_silent: bool
-    quiet_until_s: float | None = None
-    later_s: list[float] = field(default_factory=list)
-    owed_chunks: int = 0
-
-    def cut(self) -> None:
-        """End with the chunk in progress."""
-        self.later_s.clear()
-
-    def owed_pages(self, facts: EngineFacts) -> int:
-        """Pages of chunks that have ended of which the pool does not know."""
-        return self.owed_chunks * (facts.chunk_tokens // facts.page_tokens)
-
-    def settle(self, pool: KvPool, facts: EngineFacts) -> None:
-        """Let the pool know of all chunks that have ended."""
-        n_chunks = self.owed_chunks
-        if n_chunks:
-            self.owed_chunks = 0
-            ((job, _),) = self.parts
-            assert job.holding is not None, "a prefill step holds admitted jobs only"
-            chunk_pages = facts.chunk_tokens // facts.page_tokens
-            start = job.computed_tokens // facts.page_tokens - n_chunks * chunk_pages
-            pool.go_on(job.holding, job.lookup.pages, start, n_chunks, chunk_pages)
-
-    def go_on_from(self, before: PrefillStep, chunk_tokens: int) -> None:
-        """Take over what was foreseen for a prompt that goes on with a whole chunk."""
-        job, n_tokens = self.parts[0]
-        if self.is_silent and n_tokens == chunk_tokens and before.parts[-1][0] is job:
-            self.quiet_until_s = before.quiet_until_s
+    from sim.engine.job import Job
+    from sim.engine.pool import KvPool
 
 
 class Stretch:
@@ -293,6 +145,34 @@ def stretch_of(
         tokens_per_step=growth,
     )
     return stretch, taken
+
+
+def stepped(jobs: Iterable[Job], n_steps: int, *, page_tokens: int) -> tuple[list[Job], int]:
+    """Generation steps have ended: the jobs have their tokens, and the pages for all but the last of these.
+
+    Answers those that have all their tokens, and how many pages the others took.
+    """
+    done: list[Job] = []
+    n_pages = 0
+    ahead = page_tokens - 2
+    for job in jobs:
+        steps = job.steps = job.steps + n_steps
+        if job.ended_tokens is not None:
+            continue
+        if steps == job.steps_total:
+            job.tokens = job.output_tokens
+            done.append(job)
+            continue
+        new_tokens = floor(job.accept * steps + ROUNDING)
+        job.tokens = job.base_tokens + new_tokens  # as tokens_after; they are not all
+        holding = job.holding
+        assert holding is not None, "running jobs hold pages"
+        pages = (job.start_tokens + new_tokens + ahead) // page_tokens
+        missing = pages - holding.pages
+        if missing > 0:
+            holding.pages = pages
+            n_pages += missing
+    return done, n_pages
 
 
 def grow_for_step(pool: KvPool, jobs: Iterable[Job], *, page_tokens: int, reserve: int) -> None:

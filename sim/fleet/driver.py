@@ -285,7 +285,10 @@ class FleetRun:
         return ReplicaModel(
             facts,
             rules=EngineRules(
-                order=engine.order, is_chunk_mixed=engine.is_chunk_mixed, min_free_slots=None
+                order=engine.order,
+                is_chunk_mixed=engine.is_chunk_mixed,
+                min_free_slots=None,
+                prefill_decode_interval=engine.prefill_decode_interval,
             ),
             max_queued_requests=engine.max_queued_requests,
             dice=stream(self._seed, f"engine/{index}"),

@@ -147,6 +147,7 @@ FLEET: Final = _table(
 )
 ENGINE: Final = _table(
     _choice("order", "who of those that wait is next", ORDERS),
+    _count("prefill_decode_interval", "generation steps between two prefill steps", 0, 1_000),
     _flag("mixed_chunk", "generation goes on within prefill steps", "is_chunk_mixed"),
     _count("max_queued_requests", "more that wait are refused; else any number", 1, 1 << 20),
 )

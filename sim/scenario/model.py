@@ -89,9 +89,13 @@ class FleetSpec:
 
 @dataclass(slots=True, frozen=True)
 class EngineSpec:
-    """How every replica's engine schedules; ``order`` as SGLang's ``--schedule-policy``, or ``priority``."""
+    """How every replica's engine schedules; ``order`` as SGLang's ``--schedule-policy``, or ``priority``.
+
+    ``prefill_decode_interval``: generation steps between two prefill steps, as SGLang's flag of that name.
+    """
 
     order: str = "fcfs"
+    prefill_decode_interval: int = 0
     is_chunk_mixed: bool = False
     max_queued_requests: int | None = None
 

@@ -54,6 +54,7 @@ rules = st.builds(
     EngineRules,
     order=st.sampled_from(ORDERS),
     is_chunk_mixed=st.booleans(),
+    prefill_decode_interval=st.sampled_from([0, 0, 1, 5]),
     output_ratio=st.sampled_from([0.0, 0.7, 1.0]),  # at 0 requests have to be retracted
 )
 

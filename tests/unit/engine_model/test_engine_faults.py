@@ -12,10 +12,10 @@ import pytest
 from replica.hardware.profiles import profile_named
 from sim.engine.checks import check_events, check_state
 from sim.engine.pool import SharedPrefixes
+from sim.engine.prefill_step import PrefillStep
 from sim.engine.replica_model import ReplicaModel
 from sim.engine.requests import Began, Ended, EndReason, EngineRequest, Event
 from sim.engine.rules import EngineRules
-from sim.engine.stretch import PrefillStep
 
 FACTS = profile_named("b200-tp4-fp8")
 PAGE = FACTS.page_tokens

@@ -9,12 +9,13 @@ import pytest
 
 from replica.hardware.profiles import profile_named
 from sim.engine.checks import check_events, check_state
+from sim.engine.job import Job
 from sim.engine.orders import MATCHED_MAX, QUEUES
 from sim.engine.pool import HostTier, KvPool
+from sim.engine.prefill_step import PrefillStep
 from sim.engine.replica_model import ReplicaModel
 from sim.engine.requests import Began, Ended, EngineRequest, Event
 from sim.engine.rules import ORDERS, EngineRules
-from sim.engine.stretch import Job, PrefillStep
 
 FACTS = replace(profile_named("b200-tp4-fp8"), chunk_tokens=2_048)
 PAGE = FACTS.page_tokens

@@ -21,8 +21,9 @@ from sim.engine.scheduler import Scheduler
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sim.engine.job import Job
     from sim.engine.pool import Holding
-    from sim.engine.stretch import Job, PrefillStep
+    from sim.engine.prefill_step import PrefillStep
 
 PAGE = 64
 FACTS = replace(

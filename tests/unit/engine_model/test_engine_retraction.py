@@ -10,10 +10,11 @@ import pytest
 from replica.hardware.profiles import EngineFacts, profile_named
 from sim.engine.admission import OutputGuess
 from sim.engine.checks import check_events, check_state
+from sim.engine.prefill_step import PrefillStep
 from sim.engine.replica_model import ReplicaModel
 from sim.engine.requests import Began, Ended, EndReason, EngineRequest, Event, Progress
 from sim.engine.rules import EngineRules
-from sim.engine.stretch import PrefillStep, Stretch
+from sim.engine.stretch import Stretch
 
 FACTS = replace(profile_named("b200-tp4-fp8"), accept_length=1.0, verify_tokens=1)
 """One token a step, so that steps can be counted in tokens."""

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from replica.hardware.profiles import profile_named
+from sim.engine.prefill_step import PrefillStep
 from sim.engine.requests import Began, EngineRequest
 from sim.engine.rules import EngineRules
 from sim.engine.scheduler import Scheduler
-from sim.engine.stretch import PrefillStep, Stretch
+from sim.engine.stretch import Stretch
 
 FACTS = replace(profile_named("b200-tp4-fp8"), chunk_tokens=1_024)
 

@@ -7,9 +7,10 @@ from itertools import pairwise
 import pytest
 
 from replica.hardware.profiles import profile_named
+from sim.engine.job import Job
 from sim.engine.pool import HostTier, KvPool
 from sim.engine.requests import EngineRequest
-from sim.engine.stretch import Job, Stretch, stretch_of
+from sim.engine.stretch import Stretch, stretch_of
 
 FACTS = profile_named("b200-tp4-fp8")
 

@@ -9,7 +9,11 @@ from router.control.whole.whole import last_served
 
 def test_who_served_a_session_last_knows_it_best() -> None:
     heard = {"told_by": "worker-2", "requests": 9, "prompt_tokens": 900}
-    before = {"told_by": None, "requests": 7, "prompt_tokens": 700}  # and has not heard of what came after
+    before = {
+        "told_by": None,
+        "requests": 7,
+        "prompt_tokens": 700,
+    }  # and has not heard of what came after
     last = {"told_by": None, "requests": 8, "prompt_tokens": 800}
     for views in permutations([heard, before, last]):
         assert last_served(list(views)) is last
