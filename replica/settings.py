@@ -98,6 +98,7 @@ class SchedulingPart(Part):
     chunk_tokens: Choice[Count]
     context_tokens_max: Choice[Count] | None = None
     min_free_slots_delay: Choice[Count] | None = None
+    prefill_decode_interval: Choice[Count] | None = None
 
 
 class ServingPart(Part):

@@ -12,11 +12,14 @@ from replica.hardware.profiles import PROFILES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from replica.settings import Recipe
     from replica.setup import Setup
 
 STAND_IN: Final = "b200-tp4-fp8"
 """The profile of hardware that was not measured, a CPU's for one."""
 _PORT_MAX: Final = 65_535
+_POLICIES: Final = ("fcfs", "lpm", "shortest-prefill-first")
+"""Those that ``homeport emulate`` takes; another one is left out."""
 
 
 def launch_of(
@@ -46,15 +49,12 @@ def launch_of(
     if not capacity:
         raise ReplicaError("does-not-fit", f"{recipe.name}: no KV fits; `plan` says why")
     profile = setup.profile if setup.profile in PROFILES else STAND_IN
-    scheduling = recipe.scheduling
     words = ["--profile", profile, "--host", host, "--port", str(port)]
     words += ["--model", recipe.model.served_name, "--time-scale", f"{time_scale:g}"]
     words += ["--capacity-tokens", str(max(64, capacity))]
     words += ["--host-tokens", str(setup.host_capacity_tokens)]
     words += ["--context-tokens", str(setup.context_tokens_max)]
-    words += ["--max-running-requests", str(scheduling.running_max.value)]
-    if scheduling.queued_max is not None:
-        words += ["--max-queued-requests", str(scheduling.queued_max.value)]
+    words += _scheduling(recipe)
     if count > 1:
         words += ["--count", str(count)]
     if kv_events:
@@ -71,7 +71,19 @@ def launch_of(
         gpus=gpus,
         profile=profile,
         capacity_tokens=capacity,
-        inflight_max=scheduling.running_max.value,
+        inflight_max=recipe.scheduling.running_max.value,
         context_tokens_max=setup.context_tokens_max,
         step_s_max=step_s_max(setup),
     )
+
+
+def _scheduling(recipe: Recipe) -> list[str]:
+    scheduling = recipe.scheduling
+    words = ["--max-running-requests", str(scheduling.running_max.value)]
+    if scheduling.queued_max is not None:
+        words += ["--max-queued-requests", str(scheduling.queued_max.value)]
+    if scheduling.policy is not None and scheduling.policy.value in _POLICIES:
+        words += ["--schedule-policy", scheduling.policy.value]
+    if scheduling.prefill_decode_interval is not None:
+        words += ["--prefill-decode-interval", str(scheduling.prefill_decode_interval.value)]
+    return words

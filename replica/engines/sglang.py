@@ -182,6 +182,7 @@ def _scheduling(recipe: Recipe) -> Iterator[Flag]:
     yield PLAIN["chunk_tokens"], scheduling.chunk_tokens.value
     yield PLAIN["context_tokens_max"], _of(scheduling.context_tokens_max)
     yield PLAIN["min_free_slots_delay"], _of(scheduling.min_free_slots_delay)
+    yield PLAIN["prefill_decode_interval"], _of(scheduling.prefill_decode_interval)
 
 
 def _serving(recipe: Recipe, ports: tuple[int, ...]) -> Iterator[Flag]:

@@ -38,6 +38,7 @@ PLAIN: Final = {
     "chunk_tokens": "chunked-prefill-size",
     "context_tokens_max": "context-length",
     "min_free_slots_delay": "min-free-slots-delay",
+    "prefill_decode_interval": "prefill-decode-interval",
     "reasoning_parser": "reasoning-parser",
     "tool_call_parser": "tool-call-parser",
     "metrics": "enable-metrics",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replica.hardware.profiles import EngineFacts
+    from sim.engine.rules import EngineRules
     from sim.live.emulator import EmulatorOptions
 
 _PORT_MAX: Final = 65_535
@@ -31,6 +32,10 @@ _TimeScale = Annotated[
 ]
 _Queued = Annotated[
     int | None, typer.Option(help="Requests that may wait; default: any number.", min=1)
+]
+_Policy = Annotated[str, typer.Option(help="Who of those that wait is next: as SGLang's.")]
+_Interval = Annotated[
+    int, typer.Option(help="Generation steps between two prefill steps.", min=0, max=1_000)
 ]
 _Running = Annotated[int | None, typer.Option(help="Instead of the profile's.", min=1)]
 _Capacity = Annotated[
@@ -85,6 +90,8 @@ def _emulate_command(
     model: Annotated[str, typer.Option(help="Served model name.")] = "kimi-k2.6",
     max_queued_requests: _Queued = None,
     max_running_requests: _Running = None,
+    schedule_policy: _Policy = "fcfs",
+    prefill_decode_interval: _Interval = 0,
     capacity_tokens: _Capacity = None,
     host_tokens: _HostTier = None,
     context_tokens: _Context = None,
@@ -106,15 +113,15 @@ def _emulate_command(
     from sim.live.emulator import EmulatorOptions, sized
     from sim.live.rendering.bodies import TemplateDefaults
 
-    facts = sized(
-        _facts(profile),
-        capacity_tokens=capacity_tokens,
-        host_tokens=host_tokens,
-        max_running_requests=max_running_requests,
-        context_tokens=context_tokens,
-    )
     options = EmulatorOptions(
-        facts=facts,
+        facts=sized(
+            _facts(profile),
+            capacity_tokens=capacity_tokens,
+            host_tokens=host_tokens,
+            max_running_requests=max_running_requests,
+            context_tokens=context_tokens,
+        ),
+        rules=_rules(schedule_policy, prefill_decode_interval),
         time_scale=time_scale,
         model=model,
         max_queued_requests=max_queued_requests,
@@ -130,8 +137,6 @@ def _emulate_command(
         has_kv_events=kv_events,
         template=TemplateDefaults(preserve_thinking, hoist_system),
     )
-    if kv_events:
-        _need_zmq()
     _log_from(log_level)
     _serve_emulated(options, count=count, host=host, port=port)
 
@@ -143,6 +148,15 @@ def _facts(profile: str) -> EngineFacts:
         return profile_named(profile)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--profile") from error
+
+
+def _rules(policy: str, interval: int) -> EngineRules:
+    from sim.engine.rules import POLICIES, EngineRules
+
+    if policy not in POLICIES:
+        what = f"{policy!r} is not emulated; known are {', '.join(POLICIES)}"
+        raise typer.BadParameter(what, param_hint="--schedule-policy")
+    return EngineRules(order=policy, prefill_decode_interval=interval)
 
 
 def _need_zmq() -> None:
@@ -168,6 +182,8 @@ def _serve_emulated(options: EmulatorOptions, *, count: int, host: str, port: in
 
     from sim.live.emulator import serve_until_signalled
 
+    if options.has_kv_events:
+        _need_zmq()
     if port and port + count - 1 > _PORT_MAX:
         raise typer.BadParameter(
             f"{count} ports from {port} on go beyond {_PORT_MAX}", param_hint="--port"

@@ -13,6 +13,9 @@ SHORTEST_PREFILL: Final = "shortest-prefill-first"
 ORDERS: Final = (FCFS, LONGEST_PREFIX, PRIORITY, SHORTEST_PREFILL)
 """The orders that are modelled; ``priority`` is fcfs with ``--enable-priority-scheduling``."""
 
+POLICIES: Final = (FCFS, LONGEST_PREFIX, SHORTEST_PREFILL)
+"""Those of them that are a ``--schedule-policy``."""
+
 DELAYED_SLOTS_MIN: Final = 8
 """The running limit from which a drafter's prompts wait for several free slots."""
 

@@ -58,7 +58,9 @@ class EmulatedReplica:
         self.url = ""
         self._is_draining = False
         self._counters = Counters()
-        model = ReplicaModel(options.facts, max_queued_requests=options.max_queued_requests)
+        model = ReplicaModel(
+            options.facts, rules=options.rules, max_queued_requests=options.max_queued_requests
+        )
         self._pool = model.pool
         self._events: KvEvents | None = None
         self._pacer = Pacer(model, self._counters, time_scale=options.time_scale)

@@ -71,6 +71,7 @@ def test_every_recipe_is_accepted(
         "kv_cache_dtype",
         "chunked_prefill_size",
         "schedule_policy",
+        "prefill_decode_interval",
     ):
         assert resolved[name] == answer.asked[name]
 

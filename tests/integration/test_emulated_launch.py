@@ -24,3 +24,5 @@ def test_the_process_has_the_sizes_of_the_plan() -> None:
     assert info["max_total_num_tokens"] == launch.capacity_tokens == setup.capacity_tokens
     assert info["max_running_requests"] == launch.inflight_max == 32
     assert info["served_model_name"] == launch.model
+    assert info["schedule_policy"] == "shortest-prefill-first"
+    assert info["prefill_decode_interval"] == 12

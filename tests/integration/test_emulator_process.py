@@ -84,7 +84,16 @@ async def test_an_interrupted_process_leaves_at_once() -> None:
         assert await process.wait() == 0
 
 
-@pytest.mark.parametrize("arguments", [["--profile", "abacus"], ["--count", "0"], ["--nonsense"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--profile", "abacus"],
+        ["--count", "0"],
+        ["--schedule-policy", "lof"],
+        ["--prefill-decode-interval", "-1"],
+        ["--nonsense"],
+    ],
+)
 def test_bad_options_exit_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert emulate(arguments) == 2
     assert arguments[0] in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from sim.engine.rules import EngineRules
 from sim.live.rendering.bodies import TemplateDefaults
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ BODY_BYTES_MAX: Final = 64 * 2**20
 class EmulatorOptions:
     """Settings of one replica.
 
-    ``time_scale`` is engine seconds per wall second. ``has_response_store``: responses are kept. ``output_tokens`` is generated where a request
+    ``rules`` are how its engine schedules. ``time_scale`` is engine seconds per wall second. ``has_response_store``: responses are kept. ``output_tokens`` is generated where a request
     does not say how many; ``reasoning_ratio`` (0-1) of an answer is reasoning where the prompt lets
     it think and the request does not say how much. Of an agent's answers, ``tool_turns`` in a row call
     its shell before one is text alone; 0: none does.
@@ -29,6 +30,7 @@ class EmulatorOptions:
     """
 
     facts: EngineFacts
+    rules: EngineRules = field(default_factory=EngineRules)
     time_scale: float = 1.0
     model: str = "kimi-k2.6"
     max_queued_requests: int | None = None

@@ -172,7 +172,10 @@ def test_an_emulated_launch_has_the_sizes_of_the_plan() -> None:
         in words
     )
     assert "--time-scale 20 " in words
-    assert "--max-running-requests 32 --max-queued-requests 64 --kv-events" in words
+    assert "--max-running-requests 32 --max-queued-requests 64 --schedule-policy " in words
+    assert words.endswith(
+        "--schedule-policy shortest-prefill-first --prefill-decode-interval 12 --kv-events"
+    )
 
 
 if __name__ == "__main__":
