@@ -5,7 +5,8 @@ Prices are seconds of people's time, for this request and for those it would hol
 - *wait*: prefill ahead of it at the replica;
 - *prefill*: what it has to compute there;
 - *interference*: the requests that answer there meanwhile wait for its prefill, and each of them
-  slows its own answer a little;
+  slows its own answer a little; where more lives in the fleet than its caches hold, each in flight there is one more
+  that a new session waits for room with;
 - *pressure*: recomputing what it would push out of the cache; for a new session also what sharing
   the replica with the sessions that live there will cost over its life.
 
@@ -68,7 +69,11 @@ class Home:
         home = None if request.home_id is None else fleet.candidate(request.home_id)
         is_new, branch = home is None, None
         case = self._case(request, ranking, home)
-        prices = {r.replica_id: self._price(request, r, is_new=is_new) for r in fleet.candidates}
+        is_full = is_new and self._p.is_full(fleet)
+        prices = {
+            r.replica_id: self._price(request, r, is_new=is_new, is_full=is_full)
+            for r in fleet.candidates
+        }
         weighed = {r.replica_id for r in self._weighed(request, fleet, is_new=is_new)}
         if home is not None:
             weighed.add(home.replica_id)
@@ -139,7 +144,10 @@ class Home:
         weighed = self._weighed(request, fleet, is_new=True)
         floor_s = _floor_s(request, fleet, request.cached_tokens.most)
         seen: dict[str, Price] = {}
-        found = self._least(request, weighed, is_new=True, floor_s=floor_s, seen=seen)
+        is_full = self._p.is_full(fleet)
+        found = self._least(
+            request, weighed, is_new=True, is_full=is_full, floor_s=floor_s, seen=seen
+        )
         assert found is not None, "some candidate is the cheapest"
         best, price = found
         ids = _ids_of(_ranked(best, request, fleet))
@@ -150,7 +158,7 @@ class Home:
     def _agreed(self, request: RouteRequest, fleet: FleetView, reason: str) -> Ranking:
         """The home that any router would choose, whatever it has seen; the rest by backlog."""
         best = preferred(request.session_key, fleet.candidates)
-        price = self._price(request, best, is_new=True)
+        price = self._price(request, best, is_new=True, is_full=self._p.is_full(fleet))
         return _ranking(_ids_of(_ranked(best, request, fleet)), reason, {best.replica_id: price})
 
     def _cheapest(
@@ -215,6 +223,7 @@ class Home:
         weighed: Iterable[ReplicaView],
         *,
         is_new: bool = False,
+        is_full: bool = False,
         floor_s: float,
         terms: Terms | None = None,
         seen: dict[str, Price] | None = None,
@@ -227,13 +236,15 @@ class Home:
         each price is bounded from below: in that order they are priced, until nobody left can be the cheapest.
         """
         p = self._p
-        slowed_s = request.output_tokens * p.neighbour_s_per_token
+        held_up_s, slowed_s = floor_s, request.output_tokens * p.neighbour_s_per_token
+        if is_full:
+            held_up_s, slowed_s = 0.0, slowed_s + p.full_inflight_s
         if is_new:
             token_s = p.session_s_per_token
             rows = [
                 (
                     r.backlog_s
-                    + r.decoding * floor_s
+                    + r.decoding * held_up_s
                     + (r.inflight * slowed_s + r.live_tokens * token_s) * r.handicap,
                     r,
                 )
@@ -251,7 +262,7 @@ class Home:
         for bound_s, replica in rows:
             if bound_s > limit_s:
                 break
-            price = self._price(request, replica, is_new=is_new)
+            price = self._price(request, replica, is_new=is_new, is_full=is_full)
             if seen is not None:
                 seen[replica.replica_id] = price
             total_s = price.total_s + (0.0 if terms is None else terms.toll_s(price.prefill_s))
@@ -266,15 +277,25 @@ class Home:
         best = preferred(request.session_key, [replica for replica, _ in tied])
         return next(row for row in tied if row[0] is best)
 
-    def _price(self, request: RouteRequest, replica: ReplicaView, *, is_new: bool = False) -> Price:
+    def _price(
+        self,
+        request: RouteRequest,
+        replica: ReplicaView,
+        *,
+        is_new: bool = False,
+        is_full: bool = False,
+    ) -> Price:
+        """``is_full``: in a full fleet what is new goes where the fewest wait to leave, not by whom its prefill holds up."""
         p = self._p
         cached, output_tokens = request.cached_tokens.get(replica.replica_id), request.output_tokens
         new_tokens = request.prompt_tokens - cached
         live_tokens, handicap = replica.live_tokens, replica.handicap
         prefill_s = replica.prefill_s(new_tokens, cached)
-        interference_s = replica.decoding * prefill_s + replica.inflight * (
-            output_tokens * p.neighbour_s_per_token * handicap
-        )
+        slowed_s = output_tokens * p.neighbour_s_per_token
+        if is_full:
+            interference_s = replica.inflight * ((slowed_s + p.full_inflight_s) * handicap)
+        else:
+            interference_s = replica.decoding * prefill_s + replica.inflight * (slowed_s * handicap)
         pressure_s = 0.0
         over = new_tokens + output_tokens + live_tokens - p.room_ratio * replica.capacity_tokens
         if over > 0:

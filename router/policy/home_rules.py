@@ -37,6 +37,9 @@ class HomeParameters:
     ``session_s_per_token``: what each live token costs a new neighbour over its life, 5 s for a session of 100k:
     thirty turns, a fifth of which meet one of that session's; and the fuller a pool, the sooner who pauses has
     lost its cache.
+    ``full_ratio``: from that much live tokens over what the caches hold on the fleet is full. Requests then wait for others to leave
+    rather than for prefill: for a new session each request in flight counts ``full_inflight_s``, and a move must save
+    ``full_margin_s``, for nowhere is it spared what it flees from.
     ``neighbour_s_per_token``: what one running neighbour adds to an output token: 2.5 ms a verify
     step of 5.84 tokens. ``room_ratio``: the share of a replica's capacity that live sessions may
     fill before pressure is charged.
@@ -54,10 +57,17 @@ class HomeParameters:
     branch_tokens_min: int = 2_048
     branch_share_min: float = 0.5
     session_s_per_token: float = 5e-5
+    full_ratio: float = 1.0
+    full_inflight_s: float = 4.0
+    full_margin_s: float = 60.0
     neighbour_s_per_token: float = 0.000_43
     room_ratio: float = 0.9
     weigh_all_max: int = 16
     weighed: int = 4
+
+    def is_full(self, fleet: FleetView) -> bool:
+        """More lives in the fleet than its caches hold."""
+        return fleet.fill_ratio > self.full_ratio
 
     def terms(self, at_home: Price, fleet: FleetView) -> Terms:
         """On which a home of this price may be left now."""
@@ -66,7 +76,7 @@ class HomeParameters:
         crowding = max(1.0, fill_ratio / (1.0 - fill_ratio))
         return Terms(
             at_home,
-            self.move_margin_s,
+            self.full_margin_s if self.is_full(fleet) else self.move_margin_s,
             self.recompute_per_inflight * inflight * crowding,
         )
 

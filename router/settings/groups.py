@@ -109,7 +109,7 @@ class HoldSettings(BaseModel):
         description="where a streamed request's replica computes another long prompt first; then it is sent all the same",
     )
     turn_short_first_s: Wait = Field(
-        default=30,
+        default=10,
         description="the same, if less, at engines that let short prompts pass (shortest-prefill-first); more where more lives than fits",
     )
     # Codex ends its turn on 429 and soon after a 503; its streams may be silent for 300 s.

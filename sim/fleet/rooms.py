@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sim.kernel import Kernel
 
 TURN_S: Final = 180.0
-TURN_SHORT_FIRST_S: Final = 30.0
+TURN_SHORT_FIRST_S: Final = 10.0
 """As ``router.edge.bounds.limits`` has them, the latter for engines that take short prompts first."""
 
 _LOOK_S: Final = 1.0

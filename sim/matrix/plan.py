@@ -19,6 +19,9 @@ BASE: Final = "steady"
 
 ORDERS: Final = ("shortest-prefill-first", "fcfs")
 
+INTERVALS: Final = {"shortest-prefill-first": 12, "fcfs": 0}
+"""Generation steps between two prefill steps: the recipes' with the recipes' order, SGLang's own with SGLang's."""
+
 _T = TypeVar("_T")
 
 RANKED_LOADS: Final = (0.75, 1.0)
@@ -120,6 +123,7 @@ class Plan:
         values: dict[str, object] = {
             "fleet.replicas": part.size.n_replicas,
             "engine.order": part.order,
+            "engine.prefill_decode_interval": INTERVALS[part.order],
             "workload.start": "warm",
             "workload.sessions_in_all": place.n_lanes,
             "duration_s": duration_s,

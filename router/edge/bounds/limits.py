@@ -38,7 +38,7 @@ class HoldLimits:
     no_replica_ready_s: float = 0.0
     tenant_limit_s: float = 0.0
     turn_s: float = 180.0
-    turn_short_first_s: float = 30.0
+    turn_short_first_s: float = 10.0
     unretried_s: float = 120.0
     requests_max: int = 256
     bytes_max: int = 256 * 1024 * 1024

@@ -238,3 +238,28 @@ def test_a_thick_session_of_many_goes_where_little_waits_and_home_is_weighed_as_
     )
     assert (split.ranked[0], split.reason) == ("r77", "split")
     assert "r0" in split.prices
+
+
+def _lived_in(n: int, live_tokens: int) -> dict[int, HomeTotals]:
+    return {i: HomeTotals(live_tokens=live_tokens) for i in range(n)}
+
+
+def test_in_a_full_fleet_a_move_must_save_more_for_nowhere_is_there_room() -> None:
+    cached = {"r0": 49_000, "r1": 49_000}
+    for live_tokens, waits_s in ((6_900_000, P.move_margin_s), (7_100_000, P.full_margin_s)):
+        homes = _lived_in(3, live_tokens)
+        for more_s, reason in ((-0.5, "home"), (0.5, "move")):
+            case = Case(loads={0: _backlog(waits_s + more_s)}, homes=homes)
+            assert case.rank(cached_tokens=cached).reason == reason
+    told = Home().explain(*case._asked({"cached_tokens": cached}), random.Random(1))
+    assert "a move must save (60 s" in told.rule
+
+
+def test_in_a_full_fleet_what_is_new_goes_where_the_fewest_wait_for_room() -> None:
+    """Else where its prefill holds up the fewest that are being answered."""
+    loads = {0: Load(inflight=8, decoding=1), 1: Load(inflight=2, decoding=2)}
+    for live_tokens, best in ((6_000_000, "r0"), (7_100_000, "r1")):
+        case = Case(n=2, loads=loads, homes=_lived_in(2, live_tokens))
+        new = {"home_id": None, "cached_tokens": {}}
+        assert case.rank(**new).ranked[0] == best
+        assert min(case.all_prices(**new).items(), key=lambda row: row[1].total_s)[0] == best

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sim.matrix.plan import BASE, ORDERS, Place, Plan, Traffic, ranking
+from replica.settings import load_recipe
+from sim.matrix.plan import BASE, INTERVALS, ORDERS, Place, Plan, Traffic, ranking
 from sim.matrix.rules import COLLAPSE_LOAD, NEAR_LOAD_MAX, Run
 from sim.scenario.errors import ScenarioError
 from sim.scenario.facts import lanes_of
@@ -39,9 +40,17 @@ def test_a_place_is_a_scenario_that_begins_warm() -> None:
         assert scenario.workload.start is Start.WARM
         assert scenario.n_replicas == part.size.n_replicas
         assert scenario.engine.order == part.order
+        assert scenario.engine.prefill_decode_interval == INTERVALS[part.order]
         assert scenario.seed == 3
         assert lanes_of(scenario) == round(part.size.loads[0] * 50 * part.size.n_replicas)
         assert (scenario.workload.trace is None) == (part.traffic is Traffic.GENERATOR)
+
+
+def test_engines_of_the_recipes_order_are_launched_as_the_recipes_do() -> None:
+    scheduling = load_recipe("kimi-k2.6-nvfp4").resolved().scheduling
+    assert scheduling.policy is not None
+    assert scheduling.prefill_decode_interval is not None
+    assert INTERVALS[scheduling.policy.value] == scheduling.prefill_decode_interval.value
 
 
 def test_light_and_heavy_loads_run_for_longer() -> None:
