@@ -75,6 +75,7 @@ async def _measure(
         time_scale=options.time_scale,
         policy=policy,
         hardware=("--gpu", gpu, "--tp", tp.removeprefix("tp"), "--kv-dtype", kv_dtype),
+        record=None if options.record is None else str(options.record / f"{policy}.rec"),
     )
     async with Children() as children:
         stack = await start_stack(children, stack_options)
@@ -205,6 +206,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--profile", default="b200-tp4-fp8", choices=sorted(PROFILES))
     add("--context-max", type=_positive, default=CONTEXT_TOKENS_MAX, help="contexts are cut there")
     add("--gap-max", type=_above_zero, default=GAP_S_MAX, help="pauses are capped there, seconds")
+    add("--record", type=Path, help="folder for the router's recordings, POLICY.rec each")
     add("--json", type=Path, help="also write the results to this file")
     return parser
 

@@ -21,13 +21,17 @@ _LOOK_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
-    """What to start; ``port`` 0 is any free one. ``hardware`` are further words for ``homeport replica run``."""
+    """What to start; ``port`` 0 is any free one.
+
+    ``hardware`` are further words for ``homeport replica run``; ``record`` the file into which the router records.
+    """
 
     replicas: int
     time_scale: float
     policy: str = "home"
     port: int = 0
     hardware: tuple[str, ...] = ()
+    record: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ async def start_stack(children: Children, options: StackOptions) -> Stack:
         (
             *("serve", "--host", _HOST, "--port", str(options.port)),
             *("--admin-port", str(admin_port), "--policy", options.policy),
+            *(("--record", options.record) if options.record is not None else ()),
         ),
     )
     ready = (await serve.wait_ready(1))[0]
