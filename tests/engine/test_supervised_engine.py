@@ -108,6 +108,35 @@ async def test_it_becomes_ready_and_is_used(router: Running, supervisor: Supervi
     assert supervisor.named("sglang::scheduler")
 
 
+async def test_an_answer_goes_on_beside_the_chunks_of_a_long_prompt(
+    router: Running, supervisor: Supervisor
+) -> None:
+    """As the recipe's ``prefill_decode_interval`` has it: twelve steps after each of five chunks."""
+    url = f"{supervisor.running.ready[-1]['url']}/generate"
+    timeout = aiohttp.ClientTimeout(total=READY_S_MAX)
+    n_beside = 0
+    async with aiohttp.ClientSession(timeout=timeout) as http:
+        await in_use(http, router)
+        parameters = {"max_new_tokens": 1_000, "ignore_eos": True}
+        body = {"input_ids": list(range(5, 105)), "sampling_params": parameters, "stream": True}
+        async with http.post(url, json=body) as stream, asyncio.TaskGroup() as group:
+            for _ in range(20):
+                await stream.content.readuntil(b"\n\n")
+            prompt = [7 + number * 31 % 900 for number in range(10_000)]
+            cold = {"input_ids": prompt, "sampling_params": {"max_new_tokens": 1}}
+            long = group.create_task(answered(http, url, cold))
+            while not long.done() and await stream.content.readuntil(b"\n\n"):
+                n_beside += 1
+    assert await long == 200
+    assert 40 <= n_beside < 900
+
+
+async def answered(http: aiohttp.ClientSession, url: str, body: object) -> int:
+    async with http.post(url, json=body) as answer:
+        await answer.read()
+        return answer.status
+
+
 @pytest.mark.parametrize("whom", ["engine", "scheduler"])
 async def test_a_killed_process_costs_no_request(
     router: Running, supervisor: Supervisor, whom: str
