@@ -3,7 +3,8 @@
 Prompts are named in the segments that the router hashes, of up to 4 KB each. What a segment is in
 tokens follows from what engines reported over the whole recording. A session that has several
 requests at once becomes one line for each that runs beside another: a request goes on with the free
-line whose last prompt it shares most with.
+line whose last prompt it shares most with. One that was refused and comes again with the same prompt, as the
+router itself has it each second while it waits at the door, is one turn, which came when it came first.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 BYTES_PER_TOKEN: Final = 4.0
 """Where no engine reported anything."""
 _PROMPT_BYTES_MAX: Final = TOKENS_MAX * 4
+_AGAIN_S: Final = 5.0
+"""Who waits at the door is tried again by then: each second."""
 _TRAITS: Final = Traits("recording", Pace.CLOSED, None, has_clock=True, has_sessions=True)
 
 
@@ -47,6 +50,10 @@ class _Line:
     is_busy: bool = False
     answered_s: float = 0.0
     """When its last answered request ended, or else its beginning."""
+    refused: _Open | None = None
+    """Its last request, if that was refused."""
+    kept_until_s: float = 0.0
+    """It is free for that one alone until then."""
 
 
 @dataclass(slots=True)
@@ -111,7 +118,7 @@ class _Reader:
                     self._asked = None
                 case Refusal():
                     if self._asked is not None:
-                        self._release(self._asked.line, self._asked.arrived_s)
+                        self._refused(self._asked)
                     self._asked = None
                 case Began(ticket=ticket, now_s=now_s):
                     if (begun := self._open.get(ticket)) is not None:
@@ -136,6 +143,11 @@ class _Reader:
         if facts.prompt_bytes > _PROMPT_BYTES_MAX:
             raise self._wrong(f"arrival {arrival.number}: a prompt of {facts.prompt_bytes} bytes")
         line = self._line(arrival)
+        refused, line.refused = line.refused, None
+        if refused is not None and line.chain == facts.chain:
+            line.is_busy = True
+            self._asked = refused
+            return
         common = common_run(line.chain, facts.chain)
         line.path = self._scope.place(
             line.path.cut(common), facts.chain[common:], [0, *facts.ends_bytes]
@@ -163,7 +175,10 @@ class _Reader:
         """The line that the request goes on with, or a new one."""
         facts, now_s = arrival.facts, arrival.now_s
         lines = self._lines.setdefault(facts.session_key, [])
-        free = [line for line in lines if not line.is_busy]
+        for line in lines:
+            if line.refused is not None and line.chain == facts.chain:
+                return line
+        free = [line for line in lines if not line.is_busy and line.kept_until_s <= now_s]
         if free:
             return max(free, key=lambda line: common_run(line.chain, facts.chain))
         session_id = facts.session_key + (f"/{len(lines)}" if lines else "")
@@ -202,6 +217,11 @@ class _Reader:
             output_tokens=record.output_tokens or None,
         )
         self._release(ended.line, now_s)
+
+    def _refused(self, asked: _Open) -> None:
+        line = asked.line
+        self._release(line, asked.arrived_s)
+        line.refused, line.kept_until_s = asked, self._newest_s + _AGAIN_S
 
     def _release(self, line: _Line, now_s: float) -> None:
         line.is_busy, line.answered_s = False, now_s
