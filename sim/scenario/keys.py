@@ -120,7 +120,13 @@ WORKLOAD: Final = _table(
     _count("sessions_in_all", "at a time, instead of sessions", 1, _LANES_MAX),
     _flag("once", "each session is played once, then the run ends", "is_once"),
     _choice("start", "where in its first session a lane begins", tuple(Start)),
-    _number("rate_factor", "open loop: recorded times are divided by it", 0, 1e6, is_above=True),
+    _number(
+        "rate_factor",
+        "recorded pauses, in open loop times, are divided by it",
+        0,
+        1e6,
+        is_above=True,
+    ),
     _number("gap_s_max", "longer pauses are cut to this"),
     _count("context_tokens_max", "longer prompts are cut to this", 64),
     _flag(

@@ -49,7 +49,7 @@ class WorkloadSpec:
 
     Closed loop: ``sessions_per_replica`` lanes for each replica of the fleet's beginning, or
     ``sessions_in_all``. ``is_once``: each session is played once and the run ends when all have, whatever
-    ``duration_s`` says. Open loop: recorded times divided by ``rate_factor``.
+    ``duration_s`` says. Recorded pauses, in open loop times, are divided by ``rate_factor``.
     ``has_shared_heads``: sessions whose tools and system prompt have equal sizes share them across
     lanes. ``output_tokens_asked`` is what clients allow for an answer, which is all that an engine knows
     of it before (coding agents send 32,000).

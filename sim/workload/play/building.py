@@ -52,7 +52,7 @@ class Traffic(Protocol):
 
     @property
     def rate_factor(self) -> float:
-        """Open loop: recorded times are divided by it."""
+        """Recorded pauses, in open loop times, are divided by it."""
 
     @property
     def gap_s_max(self) -> float:
@@ -133,6 +133,11 @@ def build(spec: Traffic, content: Content, *, n_lanes: int, seed: int) -> Play:
     is_warm = spec.start == _WARM
     is_from_middle = is_warm or spec.start == _MIDDLE
     options = LaneOptions(
-        n_lanes, seed, is_from_middle=is_from_middle, is_warm=is_warm, is_once=spec.is_once
+        n_lanes,
+        seed,
+        is_from_middle=is_from_middle,
+        is_warm=is_warm,
+        is_once=spec.is_once,
+        rate_factor=spec.rate_factor,
     )
     return Lanes(content, options)

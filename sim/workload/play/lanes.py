@@ -40,6 +40,7 @@ class LaneOptions:
     the lanes had been playing for long. Each begins at a moment of all sessions' time, which long sessions and long
     pauses have more of, and the turn before was answered by the replica that it comes to first.
     ``is_once``: each session is played once, from its beginning, and a lane ends when none is left.
+    ``rate_factor``: pauses are divided by it, so above 1 agents are so many times as quick.
     """
 
     n_lanes: int
@@ -47,6 +48,7 @@ class LaneOptions:
     is_from_middle: bool = True
     is_warm: bool = False
     is_once: bool = False
+    rate_factor: float = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -101,6 +103,7 @@ class Lanes:
 
     def __init__(self, content: Content, options: LaneOptions) -> None:
         assert options.n_lanes > 0, options.n_lanes
+        assert options.rate_factor > 0.0, options.rate_factor
         workload = content.workload
         self._content = content
         self._options = options
@@ -120,7 +123,8 @@ class Lanes:
                     parent = workload.sessions[session.parent]
                     if (turn := parent.first + session.after_turn) < parent.end:
                         self._children[turn].append(number)
-        self._gaps_s = array("d", workload.turns.gap_s)
+        factor = options.rate_factor
+        self._gaps_s = array("d", [gap_s / factor for gap_s in workload.turns.gap_s])
         self._decks: list[list[int]] = []
         self._played = [0] * options.n_lanes
         self._n_taken = 0
@@ -245,7 +249,8 @@ class Lanes:
         line = self._line(playing, number, key, kind)
         line.parent, line.is_awaited = parent, session.is_joined
         parent.n_awaited += session.is_joined
-        return self._after(line, self._first_children.get(number), now_s + session.delay_s)
+        delay_s = session.delay_s / self._options.rate_factor
+        return self._after(line, self._first_children.get(number), now_s + delay_s)
 
     def _over(self, line: _Line, now_s: float) -> list[Due]:
         """A line has no turn left: what waited for it goes on."""
@@ -255,7 +260,7 @@ class Lanes:
             parent.n_awaited -= 1
             if not parent.n_awaited and parent.turn < parent.session.end:
                 rest_s = self._content.workload.turns.rest_s[parent.turn]
-                at_s = now_s + rest_s
+                at_s = now_s + rest_s / self._options.rate_factor
                 if math.isnan(rest_s):
                     at_s = max(now_s, parent.answered_s + self._gap_s(parent))
                 dues.append(self._due(parent, at_s))

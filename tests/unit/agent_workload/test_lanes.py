@@ -213,6 +213,18 @@ def test_sub_agents_are_waited_for() -> None:
     assert at_s[1] == pytest.approx(last_s + 2.0)
 
 
+@pytest.mark.parametrize("is_joined", [True, False])
+def test_pauses_are_divided_and_answers_take_what_they_take(is_joined: bool) -> None:  # noqa: FBT001
+    """Of the family's times: what is not an answer of 10 s is a pause, a delay or a rest."""
+    times = []
+    for rate_factor, took_s in ((1.0, 10.0), (0.25, 40.0)):
+        content = Content(workload_of(family(is_joined=is_joined)), 16, Sharing())
+        play = Lanes(content, LaneOptions(1, 1, is_once=True, rate_factor=rate_factor))
+        sent = list(play_all(play, lambda _, took_s=took_s: took_s))  # type: ignore[misc]
+        times.append({s.turn.output_tokens - 1: s.at_s - sent[0].at_s for s in sent})
+    assert times[1] == {turn: pytest.approx(4.0 * at_s) for turn, at_s in times[0].items()}
+
+
 def test_sub_agents_that_nobody_waits_for() -> None:
     at_s = times_of(family(is_joined=False))
     assert at_s[1] == pytest.approx(10.0 + 50.0)
