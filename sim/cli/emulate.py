@@ -33,7 +33,9 @@ _TimeScale = Annotated[
 _Queued = Annotated[
     int | None, typer.Option(help="Requests that may wait; default: any number.", min=1)
 ]
-_Policy = Annotated[str, typer.Option(help="Who of those that wait is next: as SGLang's.")]
+_Policy = Annotated[
+    str, typer.Option(help="Whose turn is next: fcfs, lpm or shortest-prefill-first.")
+]
 _Interval = Annotated[
     int, typer.Option(help="Generation steps between two prefill steps.", min=0, max=1_000)
 ]
