@@ -98,6 +98,7 @@ async def test_a_restart_behind_its_url_is_believed_at_once(tmp_path: Path) -> N
                             await seen.tied(n)
                 engine.signal(signal.SIGKILL)
                 await seen.until(lambda found: found["source"] != "events")
+                await asyncio.to_thread(engine.wait_ended)  # its cache may be given up before that
                 assert await asyncio.to_thread(engine.restart_if_ended)
                 await seen.believed()
                 async with session(engine.member) as replica:
