@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TraceError as error:
         print(f"bench.sessions: {error}", file=sys.stderr)
         return 2
+    if options.record is not None:
+        options.record.mkdir(parents=True, exist_ok=True)
     results = []
     for policy in options.policy or ["home"]:
         failures: list[str] = []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STAND_IN: Final = "b200-tp4-fp8"
 """The profile of hardware that was not measured, a CPU's for one."""
 _PORT_MAX: Final = 65_535
-_POLICIES: Final = ("fcfs", "lpm", "shortest-prefill-first")
+POLICIES: Final = ("fcfs", "lpm", "shortest-prefill-first")
 """Those that ``homeport emulate`` takes; another one is left out."""
 
 
@@ -82,7 +82,7 @@ def _scheduling(recipe: Recipe) -> list[str]:
     words = ["--max-running-requests", str(scheduling.running_max.value)]
     if scheduling.queued_max is not None:
         words += ["--max-queued-requests", str(scheduling.queued_max.value)]
-    if scheduling.policy is not None and scheduling.policy.value in _POLICIES:
+    if scheduling.policy is not None and scheduling.policy.value in POLICIES:
         words += ["--schedule-policy", scheduling.policy.value]
     if scheduling.prefill_decode_interval is not None:
         words += ["--prefill-decode-interval", str(scheduling.prefill_decode_interval.value)]

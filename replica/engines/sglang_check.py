@@ -34,9 +34,9 @@ TOLD: Final = (
     "fp4_gemm_runner_backend", "sampling_backend", "grammar_backend", "chunked_prefill_size",
     "max_running_requests", "mem_fraction_static", "schedule_policy", "disable_overlap_schedule",
     "min_free_slots_delay", "prefill_decode_interval", "speculative_num_draft_tokens",
-    "speculative_draft_attention_backend", "speculative_draft_model_quantization", "speculative_draft_kv_cache_dtype", "hicache_size",
-    "hicache_ratio", "hicache_io_backend", "hicache_mem_layout", "flashinfer_allreduce_fusion_backend",
-    "disable_shared_experts_fusion", "cuda_graph_decode_backend", "cuda_graph_decode_max_bs",
+    "speculative_draft_attention_backend", "speculative_draft_model_quantization",
+    "speculative_draft_kv_cache_dtype", "hicache_size", "hicache_ratio", "hicache_io_backend",
+    "hicache_mem_layout", "flashinfer_allreduce_fusion_backend", "disable_shared_experts_fusion", "cuda_graph_decode_backend", "cuda_graph_decode_max_bs",
     "cuda_graph_prefill_backend",
 )  # fmt: skip
 """The fields worth a look where SGLang fills them in or changes them."""

@@ -248,8 +248,8 @@ class Scheduler:
         step = PrefillStep(at_s, at_s + duration_s * self.slowness, parts, riders, is_silent)
         if isinstance(self.step, PrefillStep):
             step.go_on_from(self.step, self.facts.chunk_tokens)
-        is_shared = self.decoding and self.rules.prefill_decode_interval
-        if len(parts) == 1 and step.is_silent and not is_shared:
+        is_broken_up = self.decoding and self.rules.prefill_decode_interval
+        if len(parts) == 1 and step.is_silent and not is_broken_up:
             self.admission.prolong(step, len(self.decoding), self.slowness)
         return step
 

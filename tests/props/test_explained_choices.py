@@ -127,7 +127,9 @@ def test_without_what_kept_a_session_at_home_it_leaves(case: Case) -> None:
         if "less than what a move must save" in row.why_not:
             assert row.price is not None
             assert not terms.is_clear(row.price)
-            bolder = HomeParameters(recompute_per_inflight=0.0, move_margin_s=0.0)
+            bolder = HomeParameters(
+                recompute_per_inflight=0.0, move_margin_s=0.0, full_margin_s=0.0
+            )
             assert bolder.terms(home_price, case.view()).is_clear(row.price)
         if "a branch must save" in row.why_not:
             cached = case.request.cached_tokens

@@ -66,6 +66,8 @@ def cases(draw: st.DrawFn) -> Case:
     rows = tuple(draw(st.lists(_ROWS | st.just(Row()), min_size=1, max_size=8)))
     n_more = draw(st.sampled_from((0, 0, 0, 90)))
     rows += (Row(inflight=2),) * n_more
+    if draw(st.sampled_from((False, False, True))):  # more lives than fits
+        rows = tuple(replace(r, live_tokens=r.capacity_tokens + 1 + r.live_tokens) for r in rows)
     ids = [f"r{i}" for i in range(min(len(rows), 8))]
     prompt_tokens = draw(st.integers(1, 250_000))
     held = st.integers(0, prompt_tokens - 1) | st.just(prompt_tokens // 2)
@@ -133,7 +135,9 @@ def test_home_chooses_as_if_it_priced_everybody(case: Case) -> None:
     assume(ranking.reason in ("new", "rehome", "home", "move"))
     at = None if request.home_id is None else view.candidate(request.home_id)
     others = [r for r in view.candidates if r is not at]
-    prices = {r.replica_id: home._price(request, r, is_new=at is None) for r in others}
+    is_new = at is None
+    is_full = is_new and HomeParameters().is_full(view)
+    prices = {r.replica_id: home._price(request, r, is_new=is_new, is_full=is_full) for r in others}
     terms = None
     if at is not None:
         terms = HomeParameters().terms(home._price(request, at), view)

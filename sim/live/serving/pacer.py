@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from sim.engine.replica_model import ReplicaModel
     from sim.engine.requests import EngineRequest, Event, LoadReport, Loads
+    from sim.engine.rules import EngineRules
     from sim.live.serving.counters import Counters
 
 TICK_S: Final = 0.02  # wall: one stream event per request and tick, however fast the engine runs
@@ -188,6 +189,11 @@ class Pacer:
     def flush(self) -> bool:
         """Empty the caches; False, and nothing is done, while requests wait or run."""
         return self._model.flush(self._advance())
+
+    @property
+    def rules(self) -> EngineRules:
+        """How the engine schedules."""
+        return self._model.rules
 
     def loads(self) -> Loads:
         """The engine's state now."""

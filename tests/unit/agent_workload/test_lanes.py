@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -213,6 +214,11 @@ def test_sub_agents_are_waited_for() -> None:
     assert at_s[1] == pytest.approx(last_s + 2.0)
 
 
+def _took(took_s: float, turn: PlayedTurn) -> float:
+    del turn
+    return took_s
+
+
 @pytest.mark.parametrize("is_joined", [True, False])
 def test_pauses_are_divided_and_answers_take_what_they_take(is_joined: bool) -> None:  # noqa: FBT001
     """Of the family's times: what is not an answer of 10 s is a pause, a delay or a rest."""
@@ -220,7 +226,7 @@ def test_pauses_are_divided_and_answers_take_what_they_take(is_joined: bool) -> 
     for rate_factor, took_s in ((1.0, 10.0), (0.25, 40.0)):
         content = Content(workload_of(family(is_joined=is_joined)), 16, Sharing())
         play = Lanes(content, LaneOptions(1, 1, is_once=True, rate_factor=rate_factor))
-        sent = list(play_all(play, lambda _, took_s=took_s: took_s))  # type: ignore[misc]
+        sent = list(play_all(play, partial(_took, took_s)))
         times.append({s.turn.output_tokens - 1: s.at_s - sent[0].at_s for s in sent})
     assert times[1] == {turn: pytest.approx(4.0 * at_s) for turn, at_s in times[0].items()}
 
@@ -277,6 +283,19 @@ def test_every_format_plays_in_closed_loop(name: str, tmp_path: Path) -> None:
     sent = list(play_all(play, page_tokens=64))
     assert len(sent) == len(workload.turns)
     assert sum(one.turn.prompt_tokens for one in sent) == sum(workload.turns.prompt_tokens)
+
+
+def test_traffic_in_closed_loop_pauses_as_it_is_told(tmp_path: Path) -> None:
+    file, data = EXAMPLES["weka"]
+    (tmp_path / file).write_bytes(data)
+    ends = []
+    for rate_factor in (1.0, 0.5):
+        spec = WorkloadSpec(trace=str(tmp_path / file), is_once=True, rate_factor=rate_factor)
+        play = build(spec, places_of(spec, load(spec, 1), page_tokens=64), n_lanes=1, seed=1)
+        sent = list(play_all(play, lambda _: 0.0, page_tokens=64))
+        ends.append(sent[-1].at_s - sent[0].at_s)
+    assert ends[0] > 0.0
+    assert ends[1] == pytest.approx(2.0 * ends[0])
 
 
 def test_a_recording_keeps_its_own_keys(tmp_path: Path) -> None:

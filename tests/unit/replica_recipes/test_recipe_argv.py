@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.commands.command import shell_text
+from replica.engines.emulated import POLICIES
 from replica.engines.emulated import launch_of as emulated
 from replica.engines.registry import engine_named
 from replica.engines.sglang import launch_of
@@ -21,6 +22,7 @@ from replica.errors import ReplicaError
 from replica.hardware.profiles import PROFILES
 from replica.settings import Choice, Recipe, load_recipe, recipe_names
 from replica.setup import setup_of
+from sim.engine import rules
 from tests.unit.replica_recipes.setups import every_recipe, kimi, set_up
 
 if TYPE_CHECKING:
@@ -176,6 +178,10 @@ def test_an_emulated_launch_has_the_sizes_of_the_plan() -> None:
     assert words.endswith(
         "--schedule-policy shortest-prefill-first --prefill-decode-interval 12 --kv-events"
     )
+
+
+def test_an_emulated_launch_tells_the_orders_that_are_emulated() -> None:
+    assert POLICIES == rules.POLICIES
 
 
 if __name__ == "__main__":

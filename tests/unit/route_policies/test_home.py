@@ -255,6 +255,17 @@ def test_in_a_full_fleet_a_move_must_save_more_for_nowhere_is_there_room() -> No
     assert "a move must save (60 s" in told.rule
 
 
+def test_in_a_full_fleet_nobody_is_left_out_for_those_whom_a_prefill_would_hold_up() -> None:
+    """A long prompt before three that are answered here, five that wait there."""
+    loads = {0: Load(inflight=3, decoding=3), 1: Load(inflight=5)}
+    case = Case(n=2, loads=loads, homes=_lived_in(2, 7_100_000))
+    new = {"home_id": None, "cached_tokens": {}, "prompt_tokens": 250_000}
+    assert case.rank(**new).ranked[0] == "r0"
+    agreed = case.rank(**new, is_apart=True)
+    (best,) = agreed.prices
+    assert agreed.prices[best] == case.all_prices(**new)[best]
+
+
 def test_in_a_full_fleet_what_is_new_goes_where_the_fewest_wait_for_room() -> None:
     """Else where its prefill holds up the fewest that are being answered."""
     loads = {0: Load(inflight=8, decoding=1), 1: Load(inflight=2, decoding=2)}
