@@ -23,6 +23,7 @@ _FAULTS_MAX: Final = 3
 
 T = TypeVar("T")
 Count = Annotated[int, Field(strict=True, ge=1, le=1 << 31)]
+Steps = Annotated[int, Field(strict=True, ge=0, le=1_000)]
 Switch = Annotated[bool, Field(strict=True)]
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 Word = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -98,7 +99,7 @@ class SchedulingPart(Part):
     chunk_tokens: Choice[Count]
     context_tokens_max: Choice[Count] | None = None
     min_free_slots_delay: Choice[Count] | None = None
-    prefill_decode_interval: Choice[Count] | None = None
+    prefill_decode_interval: Choice[Steps] | None = None
 
 
 class ServingPart(Part):

@@ -26,6 +26,8 @@ from sim.engine import rules
 from tests.unit.replica_recipes.setups import every_recipe, kimi, set_up
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from replica.engines.base import Launch
 
 GOLDEN = Path(__file__).parent / "argv"
@@ -178,6 +180,23 @@ def test_an_emulated_launch_has_the_sizes_of_the_plan() -> None:
     assert words.endswith(
         "--schedule-policy shortest-prefill-first --prefill-decode-interval 12 --kv-events"
     )
+
+
+@pytest.mark.parametrize("engine", [launch_of, emulated])
+def test_an_operator_can_turn_the_interval_between_prefill_steps_off(
+    engine: Callable[..., Launch], tmp_path: Path
+) -> None:
+    path = tmp_path / "ours.toml"
+    path.write_text(
+        'extends = "kimi-k2.6-nvfp4"\nname = "ours"\n[scheduling]\n'
+        'prefill_decode_interval = { value = 0, reason = "as it was before", source = "our habit" }\n'
+    )
+    recipe = load_recipe(str(path)).resolved()
+    argv = engine(setup_of(recipe, gpu="b200", tp=4)).argv
+    assert argv[argv.index("--prefill-decode-interval") + 1] == "0"
+    path.write_text(path.read_text().replace("value = 0", "value = 1001"))
+    with pytest.raises(ReplicaError, match="prefill_decode_interval"):
+        load_recipe(str(path))
 
 
 def test_an_emulated_launch_tells_the_orders_that_are_emulated() -> None:
